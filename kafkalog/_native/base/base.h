@@ -1,4 +1,4 @@
-/* base.h: what every file of the data plane uses: assertions, failures, spans, locks. */
+/* base.h: used by all of the data plane: assertions, failures, spans, locks. */
 #ifndef KL_BASE_H
 #define KL_BASE_H
 
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define KL_STATIC_ASSERT(condition, why) _Static_assert(condition, why)
-/* For our own promises only, never for bytes from outside; kept in release builds. */
+/* For our own invariants only, never for bytes from outside; kept in release builds. */
 #define KL_ASSERT(condition) \
     ((condition) ? (void)0 : kl_assert_failed(#condition, __FILE__, __LINE__))
 _Noreturn void kl_assert_failed(const char *condition, const char *file, int line);
@@ -37,7 +37,7 @@ enum { KL_MESSAGE_BYTES = 1024 };
 /* A thread's last failure, saved so that it can be restored after further calls. */
 typedef struct {
     char message[KL_MESSAGE_BYTES];
-    int error_number; /* 0: not the system's */
+    int error_number; /* 0: not from a system call */
 } kl_failure;
 void kl_failure_take(kl_failure *out);
 void kl_failure_put(const kl_failure *kept);
@@ -50,8 +50,8 @@ kl_status kl_fail_errno(int error_number, const char *format, ...) KL_PRINTF(2, 
 /* Put "text: " before the message of the failure that this thread just recorded. */
 kl_status kl_fail_prefix(kl_status status, const char *format, ...) KL_PRINTF(2, 3);
 
-/* Whether the failure that this thread just recorded is temporary: out of memory, space or
- * descriptors.  A failed write-back is not. */
+/* True if this thread's last failure is temporary: out of memory, space or descriptors.  A failed
+ * write-back is not. */
 bool kl_passes(kl_status status);
 
 /* Bytes and their count. */
@@ -60,7 +60,7 @@ typedef struct {
     size_t bytes;
 } kl_span;
 
-/* Whether `bytes` bytes exist at `pos`; cannot overflow. */
+/* True if `bytes` bytes exist at `pos`; cannot overflow. */
 static inline bool kl_span_has(kl_span span, size_t pos, size_t bytes) {
     return pos <= span.bytes && bytes <= span.bytes - pos;
 }
@@ -68,8 +68,8 @@ static inline bool kl_span_has(kl_span span, size_t pos, size_t bytes) {
 /* calloc and realloc through the fault table in test builds; NULL when out of memory. */
 void *kl_alloc(size_t bytes); /* zeroed */
 void *kl_resize(void *old, size_t bytes);
-/* An array with room for `wanted` items: `old`, or a larger copy, zeroed after the old content, and
- * its capacity, which at least doubles.  NULL: no memory; nothing has changed. */
+/* An array with space for `wanted` items: `old`, or a larger copy, zeroed after the old content;
+ * *capacity at least doubles.  NULL: no memory; unchanged. */
 void *kl_room_for(void *old, size_t *capacity, size_t wanted, size_t item_bytes);
 void kl_release(void *memory);
 
@@ -85,7 +85,7 @@ static inline void kl_note_unlocked(const pthread_mutex_t *mutex) { (void)mutex;
 /* Record that this thread holds it; the functions below call this. */
 #define KL_ASSERT_HELD(mutex) KL_TEST_ASSERT(kl_holds(mutex))
 
-/* A mutex that is held for the length of a call. */
+/* A mutex held for the length of a call. */
 static inline void kl_lock(pthread_mutex_t *mutex) {
     KL_ASSERT(pthread_mutex_lock(mutex) == 0);
     kl_note_locked(mutex);

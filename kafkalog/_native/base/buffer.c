@@ -1,4 +1,4 @@
-/* buffer.c: memory. */
+/* buffer.c: memory allocation. */
 #include "buffer.h"
 
 #include <sys/mman.h>
@@ -39,7 +39,7 @@ void *kl_pages_new(size_t bytes) {
 }
 
 void kl_pages_free(void *pages, size_t bytes) {
-    /* In a process with too many mappings one cannot be split: then only its pages go. */
+    /* With too many mappings in the process munmap may fail: then release only the pages. */
     if (munmap(pages, bytes)) KL_ASSERT(madvise(pages, bytes, MADV_DONTNEED) == 0);
 }
 

@@ -1,4 +1,4 @@
-/* buffer.h: memory that grows and is kept, so that nothing is allocated after warm-up. */
+/* buffer.h: growing buffers that are kept, so that nothing is allocated after warm-up. */
 #ifndef KL_BUFFER_H
 #define KL_BUFFER_H
 
@@ -10,14 +10,14 @@ typedef struct {
     size_t capacity;
 } kl_buffer;
 
-/* Make room for `bytes` more after those in use; capacity doubles. */
+/* Make space for `bytes` more; capacity doubles. */
 kl_status kl_buffer_reserve(kl_buffer *buffer, size_t bytes);
-void kl_buffer_free(kl_buffer *buffer); /* and zero it */
+void kl_buffer_free(kl_buffer *buffer); /* zeroes it */
 
-/* Memory straight from the system, and back to it: what is freed to the allocator stays resident as
- * long as something behind it is in use.  Zeroed; NULL when out of memory. */
+/* Memory directly from the system: memory freed to the allocator stays resident while anything
+ * after it is in use.  Zeroed; NULL: no memory. */
 void *kl_pages_new(size_t bytes);
-void kl_pages_free(void *pages, size_t bytes); /* as many as were asked for */
+void kl_pages_free(void *pages, size_t bytes); /* `bytes` as allocated */
 
 static inline kl_status kl_buffer_append(kl_buffer *buffer, const void *data,
                                          size_t bytes) {

@@ -1,4 +1,4 @@
-/* bytes.h: big-endian numbers and varints, plain and zig-zag, at a place in memory. */
+/* bytes.h: big-endian numbers and varints, plain and zig-zag. */
 #ifndef KL_BYTES_H
 #define KL_BYTES_H
 
@@ -47,7 +47,7 @@ static inline size_t kl_varint_bytes(int64_t v) {
     uint64_t u = kl_zigzag(v) | 1;
     return (size_t)(70 - __builtin_clzll(u)) / 7;
 }
-/* Write `u` at `p` (room for 10 bytes); how many bytes it took. */
+/* Write `u` at `p` (up to 10 bytes); returns its size. */
 static inline size_t kl_put_uvarint(uint8_t *p, uint64_t u) {
     size_t n = 0;
     while (u >= 0x80) {
@@ -79,7 +79,7 @@ static inline const uint8_t *kl_get_uvarlong(const uint8_t *p, const uint8_t *en
     }
     return NULL;
 }
-/* A 32-bit one: at most 5 bytes, and a value that fits. */
+/* A 32-bit varint: at most 5 bytes, and a value that fits. */
 static inline const uint8_t *kl_get_uvarint(const uint8_t *p, const uint8_t *end,
                                             uint32_t *out) {
     uint64_t u;
@@ -102,7 +102,7 @@ static inline const uint8_t *kl_get_uvarint_near(const uint8_t *p, const uint8_t
     }
     return kl_get_uvarint(p, end, out);
 }
-/* Zig-zag ones. */
+/* Zig-zag varints. */
 static inline const uint8_t *kl_get_varlong(const uint8_t *p, const uint8_t *end,
                                             int bytes_max, int64_t *out) {
     uint64_t u;

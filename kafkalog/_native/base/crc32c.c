@@ -1,11 +1,10 @@
 /* crc32c.c: CRC-32C (Castagnoli), as in record batches.
  *
- * A value of 32 bits stands for a polynomial whose x^0 is the top bit.  One hardware step
- * takes a state c and 8 bytes v to (c + v) * x^32 mod P with both read as 64 bits, so that
- * step(c, 0) = c * x^64: a word of zeros.  A carry-less product of two states read as
- * 64 bits is a * b * x, hence step(0, a (x) b) = a * b * x^33, and with
- * b = x^(64 m - 33) a state moves over m words at once.  That joins the three streams
- * which hide the latency of the instruction. */
+ * A value of 32 bits represents a polynomial whose x^0 is the top bit.  One hardware step maps a
+ * state c and 8 bytes v to (c + v) * x^32 mod P with both read as 64 bits, so step(c, 0) = c *
+ * x^64: a word of zeros.  A carry-less product of two states read as 64 bits is a * b * x, hence
+ * step(0, a (x) b) = a * b * x^33, and with b = x^(64 m - 33) a state moves over m words at once.
+ * That joins the three streams which hide the latency of the instruction. */
 #include "base.h"
 
 enum { SLICES = 8 };
@@ -50,7 +49,7 @@ static void fill_tables(void) {
 #define HARDWARE "sse4.2"
 #define TARGET __attribute__((target("sse4.2,pclmul")))
 
-enum { STREAM_WORDS_MIN = 3 }; /* below it the join costs more than it gains */
+enum { STREAM_WORDS_MIN = 3 }; /* below this the join costs more than it gains */
 
 static bool hardware_present(void) {
     __builtin_cpu_init();
@@ -79,7 +78,7 @@ TARGET static inline uint64_t product(uint32_t a, uint32_t b) {
 #define HARDWARE "armv8-crc"
 #define TARGET __attribute__((target("+crc")))
 
-enum { STREAM_WORDS_MIN = 64 }; /* the product is made in software */
+enum { STREAM_WORDS_MIN = 64 }; /* the product is computed in software */
 
 static bool hardware_present(void) { return getauxval(AT_HWCAP) & (1u << 7); /* CRC32 */ }
 
@@ -101,7 +100,7 @@ static inline uint64_t product(uint32_t a, uint32_t b) {
 #endif
 
 #ifdef HARDWARE
-/* Longest stream: the joins are then below one percent. */
+/* Maximum stream: the joins cost less than one percent. */
 enum { STREAM_WORDS_MAX = 256 };
 /* over_words[m] = x^(64 m - 33) mod P. */
 static uint32_t over_words[2 * STREAM_WORDS_MAX + 1];

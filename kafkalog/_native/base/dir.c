@@ -1,4 +1,4 @@
-/* dir.c: the small files of a directory: replaced whole, synced, locked. */
+/* dir.c: a directory's small files: replaced as a whole, synced, locked. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -19,7 +19,7 @@ static kl_status dir_failed(const kl_dir *dir, const char *name, const char *wha
     return kl_fail_errno(errno, "%s/%s: cannot %s", dir->path, name, what);
 }
 
-/* A name is one component: what a caller was given by a user must not leave the directory. */
+/* A name is one component: names from users must not leave the directory. */
 static kl_status check_name(const kl_dir *dir, const char *name) {
     size_t bytes = strlen(name);
     if (bytes == 0 || bytes > NAME_MAX || strchr(name, '/') || strcmp(name, ".") == 0 ||
@@ -40,7 +40,7 @@ static kl_status sync_fd(int fd, const char *path) {
     return result ? kl_fail_errno(errno, "%s: cannot fsync the directory", path) : KL_OK;
 }
 
-/* Make one directory whose parent is there; `sync`: so that it survives a power cut. */
+/* Create a directory in an existing parent; `sync`: durably. */
 static kl_status make_one(const char *path, const char *parent, bool sync) {
     int fd = open_path(parent);
     if (fd < 0) return kl_fail_errno(errno, "%s: cannot open", parent);
@@ -54,7 +54,7 @@ static kl_status make_one(const char *path, const char *parent, bool sync) {
     return status;
 }
 
-/* Make `path` and what is missing above it. */
+/* Create `path` and its missing parents. */
 static kl_status make_path(const char *path, bool sync) {
     size_t bytes = strlen(path);
     char *part = kl_alloc(bytes + 1);
@@ -111,7 +111,7 @@ kl_status kl_dir_open(const char *path, int create, kl_dir **out) {
 }
 
 void kl_dir_close(kl_dir *dir) {
-    if (!dir) return; /* one way out closes what could not be opened, too */
+    if (!dir) return; /* cleanup code also calls this after a failed open */
     kl_dir_unlock(dir);
     /* In a forked child, a thread that does not exist there may hold the mutex. */
     bool ours = dir->generation == kl_process_generation;
@@ -134,7 +134,7 @@ kl_status kl_dir_sync(kl_dir *dir) {
     if (status) return status;
     status = sync_fd(dir->fd, dir->path);
     kl_unlock(&dir->lock);
-    return status ? KL_E_IO : KL_OK; /* whatever the reason: it does not pass */
+    return status ? KL_E_IO : KL_OK; /* final, whatever the reason */
 }
 
 kl_status kl_dir_sync_all(kl_dir *dir) {
@@ -191,7 +191,7 @@ static kl_status write_all(const kl_dir *dir, int fd, const char *name, const ui
     return KL_OK;
 }
 
-/* Make `name` new: what a crash left under it, or a link, is unlinked first. */
+/* Create `name`, unlinking a link or the leftover of a crash first. */
 static kl_status create_file(const kl_dir *dir, const char *name, int *fd) {
     int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     *fd = kl_open_at(dir->fd, name, flags, FILE_MODE);
@@ -216,7 +216,7 @@ static kl_status write_new(const kl_dir *dir, const char *name, const uint8_t *d
         while (result && errno == EINTR);
         if (result) status = dir_failed(dir, name, "fsync");
     }
-    /* Interrupted or not, Linux has closed it. */
+    /* On Linux the descriptor is closed even if interrupted. */
     if (kl_io->close(fd) && errno != EINTR && !status)
         status = dir_failed(dir, name, "close");
     return status;
@@ -240,7 +240,7 @@ static kl_status write_file(kl_dir *dir, const char *name, const uint8_t *data,
     else KL_FP("dir.replace.renamed");
 out:
     if (status)
-        kl_io->unlinkat(dir->fd, temporary, 0); /* the failure is reported already */
+        kl_io->unlinkat(dir->fd, temporary, 0); /* the failure is already reported */
     return status;
 }
 
@@ -266,12 +266,12 @@ kl_status kl_dir_replace(kl_dir *dir, const char *name, const uint8_t *data, siz
     return status;
 }
 
-/* Open `name` to be read whole; its size. */
+/* Open `name` to read it as a whole; returns its size. */
 static kl_status open_to_read(const kl_dir *dir, const char *name, int *fd, size_t *bytes) {
     struct stat found;
     kl_status status = check_name(dir, name);
     if (status) return status;
-    /* O_NONBLOCK: a named pipe in its place must not block us. */
+    /* O_NONBLOCK: opening a named pipe must not block. */
     *fd = kl_open_at(dir->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
     if (*fd < 0) return dir_failed(dir, name, "open");
     if (kl_io->fstat(*fd, &found)) status = dir_failed(dir, name, "stat");
@@ -283,7 +283,7 @@ static kl_status open_to_read(const kl_dir *dir, const char *name, int *fd, size
     return status;
 }
 
-/* Read up to *bytes bytes; *bytes becomes how many there were. */
+/* Read up to *bytes bytes; sets *bytes to the number read. */
 static kl_status read_all(const kl_dir *dir, int fd, const char *name, uint8_t *buffer,
                           size_t *bytes) {
     size_t done = 0;
@@ -425,7 +425,7 @@ static kl_status add_name(kl_names *names, size_t *capacity, const char *name) {
     return KL_OK;
 }
 
-/* As getdents64(2) writes it, aligned to 8 bytes. */
+/* An entry of getdents64(2), aligned to 8 bytes. */
 typedef struct {
     uint64_t inode;
     int64_t next;
@@ -446,7 +446,7 @@ static kl_status add_block(kl_names *names, size_t *capacity, const uint8_t *blo
     return status;
 }
 
-/* A stream of its own (fdopendir) would take five calls more, for each of ten thousand logs. */
+/* fdopendir would take five more calls for each of ten thousand logs. */
 static kl_status list_all(const kl_dir *dir, kl_names *out) {
     _Alignas(list_entry) uint8_t block[LIST_BLOCK_BYTES];
     size_t capacity = 0;

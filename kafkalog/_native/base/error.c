@@ -46,7 +46,7 @@ kl_status kl_fail_errno(int error_number, const char *format, ...) {
     va_end(args);
     size_t used = strlen(last.message);
     char text[128];
-#ifdef __GLIBC__ /* which has a form of its own */
+#ifdef __GLIBC__ /* GNU variant */
     const char *said = strerror_r(error_number, text, sizeof text);
 #else
     const char *said = strerror_r(error_number, text, sizeof text) ? "unknown" : text;

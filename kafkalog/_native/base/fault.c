@@ -29,7 +29,7 @@ int kl_failpoint_set(const char *name, int action, int error_number, int64_t aft
     kl_failpoint *point = find(name);
     if (!point) return -1;
     atomic_store(&point->action,
-                 KL_FP_OFF); /* so that no hit sees half of the new values */
+                 KL_FP_OFF); /* so that no hit sees a mixture of old and new values */
     atomic_store(&point->error_number, error_number);
     atomic_store(&point->after, after);
     atomic_store(&point->action, action);

@@ -13,13 +13,13 @@
 typedef struct kl_failpoint {
     const char *name;
     _Atomic int64_t hits;
-    _Atomic int64_t after; /* hits to go; acts when it reaches 0 */
+    _Atomic int64_t after; /* hits left; acts at 0 */
     _Atomic int action;
     _Atomic int error_number;
 } kl_failpoint;
 kl_status kl_failpoint_hit(kl_failpoint *point);
 
-/* A pointer in a section of its own: the linker makes the list, so it is whole. */
+/* A pointer in its own section: the linker collects the complete list. */
 #define KL_FP_STATUS(fp_name)                                              \
     __extension__({                                                        \
         static kl_failpoint kl_fp_here = {fp_name, 0, 0, 0, 0};            \

@@ -1,10 +1,9 @@
-/* file.c: files of logs and the one limit on how many of them are open.
+/* file.c: the files of logs, and the limit on open ones.
  *
- * A file's `state` holds its pins and a bit that says whether `fd` is open.  A pin adds
- * one and looks at the bit; an eviction swaps "open, no pins" for "closed" in one step, so
- * that either sees the other.  What happens rarely is under locks: opening (one at a
- * time per file), a sync, and the ring of open files.  Lock order: opening, then the
- * cache's; a sync holds neither. */
+ * A file's `state` holds its pin count and a bit for an open `fd`.  A pin adds one and checks the
+ * bit; an eviction swaps "open, no pins" for "closed" atomically, so each sees the other.  Rare
+ * operations take locks: opening (one at a time per file), a sync, and the ring of open files.
+ * Lock order: opening, then the cache's; a sync holds neither. */
 #include "file.h"
 
 #include <errno.h>
@@ -15,30 +14,30 @@
 
 static const int64_t FILE_OPEN = (int64_t)1 << 32;
 static const int64_t FILE_PINS = ((int64_t)1 << 32) - 1;
-/* Room for a segment's name with any suffix that a rename may give it. */
+/* Space for a segment's name with any suffix that a rename may add. */
 enum { NAME_BYTES_MIN = 64 };
 
 struct kl_file {
     _Atomic int64_t state;
     _Atomic int fd;       /* changes only while the file is closed */
-    _Atomic bool touched; /* pinned since the clock's hand last passed */
-    /* Written to since its last sync.  Closing it could hide a failed write-back. */
+    _Atomic bool touched; /* pinned since the clock hand last passed */
+    /* Written since its last sync.  Closing it could hide a failed write-back. */
     _Atomic bool unsynced;
-    /* The kernel reports a failure to one of two syncs. Those of its log share this, as either
-     * failure is the log's; one that the cache runs has it alone. */
+    /* The kernel reports a failure to only one of two concurrent syncs.  Syncs by its log share
+     * this lock, as either failure is the log's; a sync by the cache takes it exclusively. */
     pthread_rwlock_t syncing;
-    _Atomic int sync_errno; /* of a sync that the cache ran: the next one fails with it */
+    _Atomic int sync_errno; /* of a failed sync by the cache: the next sync fails with it */
     _Atomic int references;
-    int generation; /* of the process that made it */
+    int generation; /* of the creating process */
     bool writable;
 
-    pthread_mutex_t opening; /* guards what follows */
-    bool known;              /* opened once: id and born name the file that we mean */
+    pthread_mutex_t opening; /* guards the members below */
+    bool known;              /* opened once: id and birth time identify the file */
     uint64_t device;
     uint64_t inode;
-    int64_t born_ns; /* 0: the file system does not say */
+    int64_t born_ns; /* 0: unknown to the file system */
     size_t name_bytes;
-    _Atomic int name_slot; /* which of the two names holds; a rename fills the other */
+    _Atomic int name_slot; /* index of the current name; a rename fills the other */
     char *names;
     char *dir_path;
 
@@ -49,7 +48,7 @@ static struct {
     pthread_mutex_t lock;
     kl_file *hand; /* NULL: no file is open */
     _Atomic int64_t open_count;
-    _Atomic int64_t limit; /* 0: not known yet */
+    _Atomic int64_t limit; /* 0: unknown yet */
 } cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- the bounded set of open files --------------------------------------------------- */
@@ -65,7 +64,7 @@ static void ring_add(kl_file *file) {
         file->next = file->previous = cache.hand = file;
         return;
     }
-    /* Behind the hand: the last that it comes to. */
+    /* Behind the hand: visited last. */
     file->next = cache.hand;
     file->previous = cache.hand->previous;
     file->previous->next = file->next->previous = file;
@@ -78,9 +77,9 @@ static void ring_remove(kl_file *file) {
     file->next = file->previous = NULL;
 }
 
-/* Close idle files until `limit` are open: the untouched first.  Pinned ones stay open, so
- * that the limit may be passed for as long as so many are pinned; so do
- * unsynced ones, but for a forked child, whose parent has them. */
+/* Close idle files until `limit` are open, untouched ones first.  Pinned files stay open, so their
+ * number may exceed the limit; so do unsynced ones, except in a forked child, whose parent has
+ * them. */
 static void evict_down_to(int64_t limit, bool all) {
     int64_t looks = 2 * atomic_load(&cache.open_count);
     while (cache.hand && atomic_load(&cache.open_count) > limit && looks-- > 0) {
@@ -105,8 +104,8 @@ static int64_t open_limit(void) {
     return limit;
 }
 
-/* A reference to a file of the ring, unless its last one was just dropped: the thread that
- * dropped it waits for the cache's lock, to take the file out of the ring and free it. */
+/* Retain a file of the ring, unless its last reference was just dropped: the dropping thread then
+ * waits for the cache's lock, to remove and free it. */
 static bool retain_living(kl_file *file) {
     int references = atomic_load(&file->references);
     while (references > 0)
@@ -115,7 +114,7 @@ static bool retain_living(kl_file *file) {
     return false;
 }
 
-/* The cache's lock is held.  An idle file that only its unsynced bytes keep open, pinned. */
+/* The cache's lock is held.  Pin an idle file that is open only because it is unsynced. */
 static kl_file *pin_unsynced(void) {
     kl_file *file = cache.hand;
     for (int64_t looks = atomic_load(&cache.open_count); file && looks-- > 0;) {
@@ -130,7 +129,7 @@ static kl_file *pin_unsynced(void) {
     return NULL;
 }
 
-/* Sync it, so that it may be closed; a failure is kept for its log. */
+/* Sync it, so that it can be closed; keep a failure for its log. */
 static void sync_kept(kl_file *file) {
     int result, fd = atomic_load(&file->fd);
     KL_ASSERT(pthread_rwlock_wrlock(&file->syncing) == 0);
@@ -143,7 +142,7 @@ static void sync_kept(kl_file *file) {
     kl_file_drop(file);
 }
 
-/* More files were written than may be open, and none was synced: one by one, they are. */
+/* If all open files are unsynced, sync one, so that it can be closed. */
 static void cache_reserve(void) {
     kl_file *kept = NULL;
     kl_lock(&cache.lock);
@@ -169,7 +168,7 @@ int64_t kl_open_files(void) { return atomic_load(&cache.open_count); }
 
 static void before_fork(void) { kl_lock(&cache.lock); }
 static void after_fork_in_parent(void) { kl_unlock(&cache.lock); }
-/* The child's handles are dead, and must not keep deleted files on the disk. */
+/* The child's handles are invalid, and must not keep deleted files on disk. */
 static void after_fork_in_child(void) {
     int64_t looks = atomic_load(&cache.open_count);
     for (kl_file *file = cache.hand; file && looks-- > 0; file = file->next)
@@ -219,7 +218,7 @@ void kl_file_drop(kl_file *file) {
     if (!file || atomic_fetch_sub(&file->references, 1) != 1) return;
     kl_lock(&cache.lock);
     int64_t state = atomic_load(&file->state);
-    /* A forked child may find pins of threads that it does not have. */
+    /* A forked child may find pins of the parent's threads. */
     KL_ASSERT((state & FILE_PINS) == 0 || file->generation != kl_process_generation);
     if (state & FILE_OPEN) {
         ring_remove(file);
@@ -255,8 +254,8 @@ kl_status kl_file_rename(kl_file *file, kl_dir *dir, const char *to) {
 
 /* ---- opening ------------------------------------------------------------------------- */
 
-/* Note which file `fd` is, or check that it is the one that was noted.  `*seen`: what was found,
- * with its size and times. */
+/* Record the identity of `fd`, or compare it with the recorded one.  `*seen`: the result, with size
+ * and times. */
 static kl_status identify(kl_file *file, int fd, struct statx *seen) {
     const char *name = kl_file_name(file);
     struct statx found;
@@ -267,7 +266,7 @@ static kl_status identify(kl_file *file, int fd, struct statx *seen) {
         return kl_fail(KL_E_CORRUPT, "%s/%s: wanted a regular file, found mode %o",
                        file->dir_path, name, (unsigned)found.stx_mode);
     uint64_t device = (uint64_t)found.stx_dev_major << 32 | found.stx_dev_minor;
-    /* The next file may get an inode's number immediately; its birth tells them apart. */
+    /* Inode numbers are reused at once; the birth time distinguishes files. */
     int64_t born_ns = kl_born_ns(&found);
     if (file->known && (file->device != device || file->inode != found.stx_ino ||
                         file->born_ns != born_ns))
@@ -283,7 +282,7 @@ static kl_status identify(kl_file *file, int fd, struct statx *seen) {
     return KL_OK;
 }
 
-/* Open under file->opening; `create` makes it, empty. */
+/* Open under file->opening; `create`: an empty file. */
 static kl_status open_now(kl_file *file, bool create, struct statx *seen) {
     char path[4096];
     const char *name = kl_file_name(file);
@@ -291,7 +290,7 @@ static kl_status open_now(kl_file *file, bool create, struct statx *seen) {
     if (length < 0 || (size_t)length >= sizeof path)
         return kl_fail(KL_E_ARGUMENT, "%s/%s: a path of %d bytes, wanted at most %zu",
                        file->dir_path, name, length, sizeof path - 1);
-    /* O_NONBLOCK: a named pipe in our place must not stop us; files do not care. */
+    /* O_NONBLOCK: opening a named pipe must not block. */
     int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (file->writable ? O_RDWR : O_RDONLY);
     cache_reserve();
     int fd = kl_open_at(AT_FDCWD, path, create ? flags | O_CREAT | O_TRUNC : flags, 0600);
@@ -358,7 +357,7 @@ kl_status kl_file_create(const char *dir_path, const char *name, kl_file **out) 
 
 /* ---- whole transfers ----------------------------------------------------------------- */
 
-/* The failure of a call on an open file, by its errno. */
+/* The status of a failed call on an open file, from errno. */
 static kl_status file_failed(const kl_file *file, const char *what) {
     return kl_fail_errno(errno, "%s/%s: cannot %s", file->dir_path, kl_file_name(file),
                          what);
@@ -424,7 +423,7 @@ kl_status kl_file_try_sync(kl_file *file, bool *tried) {
     while (result && errno == EINTR);
     if (result) (void)file_failed(file, "fdatasync");
     KL_ASSERT(pthread_rwlock_unlock(&file->syncing) == 0);
-    if (result) status = KL_E_IO; /* whatever the reason: it does not pass */
+    if (result) status = KL_E_IO; /* final, whatever the reason */
     kl_file_unpin(file);
     return status;
 }
@@ -434,7 +433,7 @@ kl_status kl_file_check_there(kl_file *file) {
     struct stat found;
     kl_status status = kl_file_pin(file, &fd);
     if (status) return status;
-    /* A stat that fails says nothing of the file. */
+    /* A failed stat proves nothing about the file. */
     bool removed = kl_io->fstat(fd, &found) == 0 && found.st_nlink == 0;
     kl_file_unpin(file);
     if (!removed) return KL_OK;
@@ -477,7 +476,7 @@ kl_status kl_file_stat(kl_file *file, int64_t *bytes, int64_t *modified_ms) {
         if (status) return status;
     }
     kl_status status = KL_OK;
-    if (seen.stx_mask & STATX_SIZE && seen.stx_mask & STATX_MTIME) { /* opened just now */
+    if (seen.stx_mask & STATX_SIZE && seen.stx_mask & STATX_MTIME) { /* just opened */
         *bytes = (int64_t)seen.stx_size;
         *modified_ms = seen.stx_mtime.tv_sec * 1000 + seen.stx_mtime.tv_nsec / 1000000;
     } else if (kl_io->fstat(fd, &found)) {

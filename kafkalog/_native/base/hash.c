@@ -1,11 +1,11 @@
-/* hash.c: SipHash with one and three rounds, or with two and four and 128 bits. */
+/* hash.c: SipHash-1-3, and SipHash-2-4 with 128 bits. */
 #include "hash.h"
 
 #include <errno.h>
 #include <sys/auxv.h>
 #include <sys/random.h>
 
-#include "bytes.h" /* which asserts that words are little-endian here */
+#include "bytes.h" /* asserts that words are little-endian */
 
 typedef struct {
     uint64_t v0, v1, v2, v3;
@@ -39,7 +39,7 @@ static inline void absorb(sip *s, uint64_t word, int rounds) {
     s->v0 ^= word;
 }
 
-/* All of the bytes, and in the last word their number: `before` more went ahead of them. */
+/* Absorb all bytes, and their number in the last word, including `before` earlier ones. */
 static inline void absorb_all(sip *s, const uint8_t *p, size_t bytes, size_t before,
                               int rounds) {
     uint64_t word;
@@ -83,16 +83,16 @@ kl_hash_128 kl_hash_24(const uint64_t secret[2], const void *data, size_t bytes)
     return out;
 }
 
-/* ---- this process's ------------------------------------------------------------------ */
+/* ---- with the process's secret ------------------------------------------------------- */
 
-static uint64_t own_secret[2]; /* set before any thread is, never changed */
+static uint64_t own_secret[2]; /* set before any thread starts, immutable */
 
 __attribute__((constructor)) static void draw_secret(void) {
     ssize_t got;
     do got = getrandom(own_secret, sizeof own_secret, 0);
     while (got < 0 && errno == EINTR);
     if (got == sizeof own_secret) return;
-    /* A sandbox forbids the call: then the bytes that the kernel gives each program. */
+    /* A sandbox forbids the call: use the bytes that the kernel gives each program. */
     const void *given = (const void *)(uintptr_t)getauxval(AT_RANDOM);
     KL_ASSERT(given != NULL);
     memcpy(own_secret, given, sizeof own_secret);

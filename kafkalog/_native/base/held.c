@@ -1,10 +1,9 @@
-/* held.c: which mutexes each thread holds, in test builds: what a comment's "Locked." promises is
- * asserted by it. */
+/* held.c: the mutexes held by each thread, in test builds, to assert comments such as "Locked." */
 #include "base.h"
 
 #ifdef KL_TEST
 
-/* Only a fork takes more at once, those of all servers: of these nothing is known. */
+/* Only a fork takes more, those of all servers: these are not tracked. */
 enum { HELD_MAX = 32 };
 static _Thread_local const pthread_mutex_t *held[HELD_MAX];
 static _Thread_local size_t held_count, unknown_count;

@@ -20,8 +20,7 @@ static int take_connection(int fd, struct sockaddr *from, socklen_t *bytes, int 
     return accept4(fd, from, bytes, flags);
 }
 
-/* cachestat(2), of Linux 6.5; its number is the same on all machines, and the C library has
- * no name for it yet. */
+/* cachestat(2), Linux 6.5; the same number on all machines, missing in the C library. */
 enum { SYS_CACHESTAT = 451 };
 typedef struct {
     uint64_t pos, bytes;
@@ -30,7 +29,7 @@ typedef struct {
     uint64_t cached, dirty, written_back, evicted, evicted_lately;
 } cache_pages;
 
-/* preadv2(2), for which musl has no name either; the flag is Linux's RWF_NOWAIT. */
+/* preadv2(2), missing in musl; the flag is RWF_NOWAIT. */
 enum { NO_WAIT = 8 };
 
 static bool at_hand(int fd, off_t pos) {
@@ -39,13 +38,13 @@ static bool at_hand(int fd, off_t pos) {
     return syscall(SYS_preadv2, fd, &to, 1, pos, 0, NO_WAIT) >= 0 || errno != EAGAIN;
 }
 
-/* Likewise statx(2). */
+/* statx(2), also missing. */
 static int stat_more(int dir_fd, const char *name, int flags, unsigned mask,
                      struct statx *out) {
     return (int)syscall(SYS_statx, dir_fd, name, flags, mask, out);
 }
 
-/* Drivers of file systems write an int, whatever the size that the request's number names. */
+/* File systems write an int, whatever size the request's number says. */
 static int version(int fd, uint64_t *out) {
     unsigned found[2] = {0, 0};
     int result = ioctl(fd, FS_IOC_GETVERSION, found);
@@ -59,10 +58,11 @@ static bool cached(int fd, off_t pos, size_t bytes) {
     cache_pages found = {0, 0, 0, 0, 0};
     range.bytes = (uint64_t)pos + bytes - range.pos;
     if (bytes == 0) return true;
-    /* No page at all may mean a file system that keeps them elsewhere, as overlayfs does. */
+    /* No cached page may mean that the file system keeps them elsewhere, as overlayfs does. */
     if (syscall(SYS_CACHESTAT, fd, &range, &found, 0) == 0 && found.cached > 0)
         return found.cached >= (range.bytes + page_bytes - 1) / page_bytes;
-    /* That, or an older system: what was read together mostly goes together. */
+    /* In that case, or without cachestat, check first and last byte: pages read together mostly
+     * leave together. */
     return at_hand(fd, pos) && at_hand(fd, pos + (off_t)bytes - 1);
 }
 

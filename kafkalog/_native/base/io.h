@@ -1,5 +1,5 @@
-/* io.h: every system call of the disk path, and accept4, in one table, so that tests can
- * fail, tear and record it.  Release builds have one constant table and no way to change it. */
+/* io.h: all system calls of the disk path, and accept4, in one table, so that tests can fail, tear
+ * and record them.  Release builds have one constant table. */
 #ifndef KL_IO_H
 #define KL_IO_H
 
@@ -12,7 +12,7 @@
 
 #include "base.h"
 
-#ifndef STATX_TYPE /* musl before 1.2.5 has none */
+#ifndef STATX_TYPE /* missing in musl before 1.2.5 */
 #include <linux/stat.h>
 #endif
 
@@ -29,7 +29,7 @@ typedef struct {
     int (*fstat)(int fd, struct stat *out);
     int (*fstatat)(int dir_fd, const char *name, struct stat *out, int flags);
     int (*statx)(int dir_fd, const char *name, int flags, unsigned mask, struct statx *out);
-    /* FS_IOC_GETVERSION: a number that the next file with this inode does not get. */
+    /* FS_IOC_GETVERSION: differs between files that reuse an inode. */
     int (*version)(int fd, uint64_t *out);
     int (*renameat)(int from_fd, const char *from, int to_fd, const char *to);
     int (*unlinkat)(int dir_fd, const char *name, int flags);
@@ -41,7 +41,7 @@ typedef struct {
     ssize_t (*sendfile)(int out_fd, int in_fd, off_t *pos, size_t bytes);
     ssize_t (*copy_file_range)(int in_fd, off_t *in_pos, int out_fd, off_t *out_pos,
                                size_t bytes, unsigned flags);
-    /* Whether these bytes can be read without the disk; true if that is unknown. */
+    /* True if these bytes can be read without the disk, or if that is unknown. */
     bool (*cached)(int fd, off_t pos, size_t bytes);
     int (*clock_gettime)(clockid_t clock, struct timespec *out);
 } kl_io_table;
@@ -53,13 +53,13 @@ extern const kl_io_table kl_io_system; /* what the hooks call */
 bool kl_io_alloc_fails(void);          /* counts as a call of "alloc" */
 #endif
 
-/* When it was made, nanoseconds since 1970; 0 where the file system does not say. */
+/* Birth time, nanoseconds since 1970; 0: unknown to the file system. */
 static inline int64_t kl_born_ns(const struct statx *found) {
     if (!(found->stx_mask & STATX_BTIME)) return 0;
     return found->stx_btime.tv_sec * 1000000000 + found->stx_btime.tv_nsec;
 }
 
-/* openat, again when a signal came first. */
+/* openat, repeated after EINTR. */
 static inline int kl_open_at(int dir_fd, const char *name, int flags, mode_t mode) {
     for (;;) {
         int fd = kl_io->openat(dir_fd, name, flags, mode);

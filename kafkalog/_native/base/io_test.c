@@ -1,5 +1,5 @@
-/* io_test.c: the I/O table of test builds: it counts calls, fails or shortens the N-th, and
- * records what changes a disk.  docs/architecture.md, "Hooks for tests". */
+/* io_test.c: the I/O table of test builds: counts calls, fails or shortens the N-th, and records
+ * changes of the disk.  docs/architecture.md, "Hooks for tests". */
 #include "io.h"
 
 #ifdef KL_TEST
@@ -28,10 +28,10 @@ typedef enum {
     CALL_MMAP,
     CALL_SENDFILE,
     CALL_COPY_FILE_RANGE,
-    CALL_CACHED, /* "fails": no */
-    CALL_ALLOC,  /* from here on not counted as "any call" */
+    CALL_CACHED, /* "fails": not cached */
+    CALL_ALLOC,  /* not part of "any call", from here on */
     CALL_ACCEPT4,
-    CALL_ROOM, /* each call that a full disk may refuse, besides its own kind */
+    CALL_ROOM, /* calls that a full disk may refuse; also counted by kind */
     CALL_COUNT
 } call_kind;
 
@@ -42,21 +42,21 @@ static const char *const call_names[CALL_COUNT] = {
     "copy_file_range", "cached",    "alloc",     "accept4",  "room",
 };
 
-/* What happens to the N-th call of a kind. */
+/* A plan for the N-th call of a kind. */
 typedef struct {
-    int64_t to_go;       /* fires when it reaches 0; 0: off */
-    int64_t short_bytes; /* > 0: do so many bytes instead of failing */
+    int64_t to_go;       /* fires at 0; 0: off */
+    int64_t short_bytes; /* > 0: transfer this much instead of failing */
     int error_number;
     bool sticky;
 } call_plan;
 
 enum { ANY_CALL = CALL_COUNT };
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the variables below */
 static call_plan plans[CALL_COUNT + 1];
 static int64_t counts[CALL_COUNT + 1];
-static int held[CALL_COUNT];        /* whether calls of this kind wait (KL_HOLD_), */
-static int64_t waiting[CALL_COUNT]; /* as many as this now */
-static int64_t to_hold[CALL_COUNT]; /* this many calls from now waits, too; 0: none */
+static int held[CALL_COUNT];        /* whether calls of this kind wait (KL_HOLD_) */
+static int64_t waiting[CALL_COUNT]; /* calls waiting now */
+static int64_t to_hold[CALL_COUNT]; /* this many calls from now, one waits; 0: none */
 static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER;
 static _Atomic int64_t stall_ms, ahead_ms; /* of an fdatasync; of the monotonic clock */
 static int record_fd = -1;
@@ -67,7 +67,7 @@ static void after_fork_in_child(void) {
     pthread_cond_init(&let_go, NULL);
     memset(held, 0, sizeof held);
 }
-/* Early: the first handler that runs in a child, as the others' may close files. */
+/* Early: the first handler in a child, as others may close files. */
 __attribute__((constructor(101))) static void register_fork_handler(void) {
     KL_ASSERT(pthread_atfork(NULL, NULL, after_fork_in_child) == 0);
 }
@@ -159,7 +159,7 @@ static bool fires(call_plan *plan) {
     return true;
 }
 
-/* Count a call.  True: it fails with errno set.  A transfer may be shortened instead. */
+/* Count a call.  True: it must fail with errno.  A transfer may be shortened instead. */
 static bool fails(call_kind kind, size_t *bytes) {
     call_plan hit = {0};
     kl_lock(&lock);
@@ -183,7 +183,7 @@ static bool fails(call_kind kind, size_t *bytes) {
     return true;
 }
 
-/* A call that wants room on the disk. */
+/* True if a call that needs disk space must fail. */
 static bool has_no_room(call_kind kind, size_t *bytes) {
     return fails(CALL_ROOM, bytes) || fails(kind, bytes);
 }
@@ -192,7 +192,7 @@ bool kl_io_alloc_fails(void) { return fails(CALL_ALLOC, NULL); }
 
 /* ---- the record ---------------------------------------------------------------------- */
 
-/* A JSON string; bytes outside ASCII as \u00xx, each for itself. */
+/* A JSON string; bytes outside ASCII as single \u00xx. */
 static void print_string(FILE *out, const char *text) {
     fputc('"', out);
     for (const unsigned char *p = (const unsigned char *)text; *p; p++)
@@ -228,18 +228,18 @@ static void print_hex(FILE *out, const uint8_t *data, size_t bytes) {
     fputc('"', out);
 }
 
-/* One line for a call: what it was asked and what it answered (result, errno). */
+/* A line of the record: a call's arguments and result (result, errno). */
 typedef struct {
     call_kind kind;
     int fd;
     const char *name; /* NULL: the file of `fd` */
     const char *to;   /* of a rename, below to_fd */
     int to_fd;
-    int64_t pos, bytes; /* -1: not of this call */
-    int64_t covers;     /* of a sync: the lines there were when it began */
+    int64_t pos, bytes; /* -1: no argument of this call */
+    int64_t covers;     /* of a sync: number of lines at its start */
     const uint8_t *data;
     size_t data_bytes;
-    int flags; /* of an open; the mode of an allocation */
+    int flags; /* of an open; the mode of fallocate */
     int64_t result;
 } call_line;
 
@@ -258,7 +258,7 @@ static void print_line(FILE *out, const call_line *line, int error_number) {
             line->result < 0 ? error_number : 0);
 }
 
-/* Locked.  Each line is one write, so that a test can put lines of its own between them. */
+/* Locked.  One write per line, so that a test can insert its own lines. */
 static void record_locked(const call_line *line, int error_number) {
     char *text = NULL;
     size_t bytes = 0;
@@ -307,7 +307,7 @@ static int hook_openat(int dir_fd, const char *name, int flags, mode_t mode) {
 static int hook_close(int fd) {
     bool failed = fails(CALL_CLOSE, NULL);
     int error_number = errno;
-    int result = kl_io_system.close(fd); /* Linux closes it, whatever it says */
+    int result = kl_io_system.close(fd); /* Linux closes it even on failure */
     if (!failed) return result;
     errno = error_number;
     return -1;
@@ -337,7 +337,7 @@ static int64_t recorded_so_far(void) {
     return lines;
 }
 
-/* What was written while it ran may be on disk or not. */
+/* Data written during the sync may or may not be on disk. */
 static int record_sync(call_kind kind, int fd, int64_t covers, int result) {
     record(&(call_line){.kind = kind,
                         .fd = fd,
@@ -402,10 +402,10 @@ static int hook_statx(int dir_fd, const char *name, int flags, unsigned mask,
 static int hook_version(int fd, uint64_t *out) { return kl_io_system.version(fd, out); }
 
 static int hook_renameat(int from_fd, const char *from, int to_fd, const char *to) {
-    /* A longer name may want a block of its directory; a shorter one finds its place. */
+    /* A longer name may need a directory block; a shorter one does not. */
     bool longer = strlen(to) > strlen(from);
     bool failed = longer ? has_no_room(CALL_RENAMEAT, NULL) : fails(CALL_RENAMEAT, NULL);
-    /* No other line may name the new file first, as that of a sync under way would. */
+    /* No line may name the new file before this one, such as that of a concurrent sync. */
     kl_lock(&lock);
     int result = failed ? -1 : kl_io_system.renameat(from_fd, from, to_fd, to);
     int error_number = errno;

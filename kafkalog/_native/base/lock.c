@@ -1,10 +1,9 @@
 /* lock.c: one call at a time in a handle, one owner per directory.
  *
  * An open-file-description lock on `.lock` excludes other processes, including Java's, and ends
- * with its holder.  It cannot do two things, so held locks are also listed here.  Someone may have
- * deleted `.lock`, and then a second handle of this process would lock a new file.  And a forked
- * child shares the lock, so it must close its copy immediately, or the directory stays locked for
- * as long as the child lives. */
+ * with its holder.  Two cases need a list of held locks: `.lock` may be deleted, and a second
+ * handle of this process would lock a new file; and a forked child shares the lock, so it must
+ * close its copy at once, or the directory stays locked while the child lives. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -25,16 +24,15 @@ struct held_lock {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards held and every lock_fd */
 static held_lock *held;
 
-/* The pid that holds the lock of `fd`, as far as it can be known; 0: unknown. */
+/* The pid of the holder of `fd`'s lock, if known; 0: unknown. */
 static long owner_pid(int fd, const struct flock *found) {
-    if (found->l_pid > 0) return found->l_pid; /* a lock of Java's kind */
+    if (found->l_pid > 0) return found->l_pid; /* a POSIX lock, as Java's */
     char text[32] = {0};
     if (kl_io->pread(fd, text, sizeof text - 1, 0) <= 0) return 0;
     return strtol(text, NULL, 10);
 }
 
-/* What a process runs, for people: the begin of its command line; empty where the system
- * does not say. */
+/* The start of a process's command line, for messages; empty if unknown. */
 static void describe_program(long pid, char *text, size_t bytes) {
     char path[40];
     snprintf(path, sizeof path, "/proc/%ld/cmdline", pid);
@@ -84,7 +82,7 @@ static kl_status take(kl_dir *dir, held_lock *mine) {
         kl_io->close(fd);
         return status;
     }
-    /* The pid is for people: on a full disk the lock holds all the same. */
+    /* The pid is informative: on a full disk the lock still holds. */
     char text[32];
     int bytes = snprintf(text, sizeof text, "%ld\n", (long)getpid());
     if (kl_io->ftruncate(fd, 0) == 0) (void)!kl_io->pwrite(fd, text, (size_t)bytes, 0);
@@ -128,7 +126,7 @@ void kl_dir_unlock(kl_dir *dir) {
             break;
         }
     if (dir->lock_fd >= 0) {
-        /* Explicitly, as a copy of the descriptor in a child would keep the lock. */
+        /* Explicitly, as a child's copy of the descriptor would keep the lock. */
         struct flock all = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
         fcntl(dir->lock_fd, F_OFD_SETLK, &all);
         kl_io->close(dir->lock_fd);
@@ -189,7 +187,7 @@ out:
 
 static void before_fork(void) { kl_lock(&lock); }
 static void after_fork_in_parent(void) { kl_unlock(&lock); }
-/* Closing a copy leaves the parent's lock alone; unlocking would not. */
+/* Closing a copy keeps the parent's lock; unlocking would release it. */
 static void after_fork_in_child(void) {
     while (held) {
         held_lock *one = held;

@@ -1,10 +1,10 @@
-/* marker.c: a file whose presence says that a directory was closed cleanly. */
+/* marker.c: a file that marks a directory as cleanly closed. */
 #include "file.h"
 
 struct kl_marker {
-    int generation; /* of the process that opened it: a forked child is refused */
+    int generation; /* of the opening process: KL_E_FORKED in a child */
     _Atomic bool present;
-    pthread_mutex_t lock; /* held until a removal is on disk; guards what follows */
+    pthread_mutex_t lock; /* held until a removal is on disk; guards the members below */
     bool sync_failed;     /* final: a later sync would prove nothing */
     char *dir_path;
     char *name;
@@ -83,7 +83,7 @@ kl_status kl_marker_write(kl_marker *marker, const uint8_t *data, size_t bytes) 
     if (status) return status;
     status = kl_dir_open(marker->dir_path, 0, &dir);
     if (!status) {
-        /* Before the call: it may leave the file there and fail after that. */
+        /* Set first: the call may create the file and fail afterwards. */
         atomic_store(&marker->present, true);
         status = kl_dir_replace(dir, marker->name, data, bytes);
         kl_dir_free(dir);

@@ -1,4 +1,4 @@
-/* process.c: clocks, timed waits, and which process this is. */
+/* process.c: clocks, timed waits, the process generation. */
 #include <errno.h>
 
 #include "io.h"
@@ -49,7 +49,7 @@ bool kl_cond_wait_ns(pthread_cond_t *condition, pthread_mutex_t *mutex,
                      int64_t timeout_ns) {
     KL_ASSERT_HELD(mutex);
     KL_ASSERT(timeout_ns >= 0);
-    struct timespec until; /* on the clock of the system, as the wait */
+    struct timespec until; /* on the system's clock, as the wait */
     KL_ASSERT(clock_gettime(CLOCK_MONOTONIC, &until) == 0);
     until.tv_sec += (time_t)(timeout_ns / 1000000000);
     until.tv_nsec += (long)(timeout_ns % 1000000000);

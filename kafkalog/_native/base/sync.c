@@ -1,4 +1,4 @@
-/* sync.c: one queue per disk, and the threads that work on it. */
+/* sync.c: a queue of syncs per disk, and the threads that run them. */
 #include "sync.h"
 
 #include <fcntl.h>
@@ -12,20 +12,20 @@ enum { JOB_IDLE, JOB_QUEUED, JOB_RUNNING, JOB_AGAIN };
 enum { THREADS_MAX = 16, STACK_BYTES = 512 << 10 };
 
 typedef struct kl_disk kl_disk;
-/* One thread of a disk: which job it runs, if any. */
+/* One thread of a disk, and the job that it runs, if any. */
 typedef struct {
     kl_disk *disk;
     kl_sync_job *running;
 } kl_syncer;
 
-/* A disk that was synced once; never freed, as there are few. */
+/* A disk with syncs so far; never freed, as there are few. */
 struct kl_disk {
     kl_disk *next;
     uint64_t device;
     pthread_cond_t work;
     kl_sync_job *first, *last; /* the queue, */
-    int queued;                /* so many; */
-    int idle;                  /* threads that wait for it, of all */
+    int queued;                /* its length */
+    int idle;                  /* idle threads */
     int thread_count;
     kl_syncer threads[THREADS_MAX];
 };
@@ -69,7 +69,7 @@ static void *serve(void *argument) {
         if (job->state == JOB_AGAIN) {
             push(disk, job);
         } else {
-            job->state = JOB_IDLE; /* from here on the owner may free it */
+            job->state = JOB_IDLE; /* the owner may free it from here on */
             pthread_cond_broadcast(&job_done);
         }
     }
@@ -86,7 +86,7 @@ static kl_status start_thread(kl_disk *disk) {
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
     kl_syncer *syncer = &disk->threads[disk->thread_count];
     *syncer = (kl_syncer){.disk = disk};
-    /* Signals are for the threads of the application; a new thread inherits the mask. */
+    /* Signals are for the application's threads; a new thread inherits the mask. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     failed = pthread_create(&thread, &attributes, serve, syncer);
@@ -101,8 +101,8 @@ static kl_status start_thread(kl_disk *disk) {
     return KL_OK;
 }
 
-/* Before a job is queued: start a thread for it if none will be free.  One thread is enough to
- * continue; none is not. */
+/* Before queueing a job: start a thread if none will be free.  One thread is enough to continue;
+ * none is not. */
 static kl_status staff(kl_disk *disk) {
     if (disk->queued < disk->idle || disk->thread_count == THREADS_MAX) return KL_OK;
     kl_status status = start_thread(disk);
@@ -159,7 +159,7 @@ void kl_sync_drain(kl_sync_job *job) {
     kl_unlock(&lock);
 }
 
-/* Whether the job waits in a queue; it does no longer then. */
+/* True if the job was queued; removes it. */
 static bool take_back(kl_sync_job *job) {
     bool waits = false;
     kl_lock(&lock);
@@ -177,7 +177,7 @@ static bool take_back(kl_sync_job *job) {
     return waits;
 }
 
-/* ---- names together -------------------------------------------------------------------- */
+/* ---- syncing several names ------------------------------------------------------------- */
 
 static void sync_name(void *owner) {
     kl_sync_name *one = owner;
@@ -198,7 +198,7 @@ void kl_sync_names_begin(kl_sync_name *names, size_t count, uint64_t device) {
     for (size_t i = 0; i < count; i++) {
         kl_sync_name *one = &names[i];
         one->job = (kl_sync_job){.run = sync_name, .owner = one, .device = device};
-        if (kl_sync_submit(&one->job)) sync_name(one); /* no thread: it takes longer */
+        if (kl_sync_submit(&one->job)) sync_name(one); /* without a thread: sync here */
     }
 }
 
@@ -221,8 +221,8 @@ kl_status kl_sync_name_failed(const kl_sync_name *name, const char *folder) {
 
 static void before_fork(void) { kl_lock(&lock); }
 static void after_fork_in_parent(void) { kl_unlock(&lock); }
-/* The child has no sync threads.  Its jobs are idle, so that no caller waits for them, and
- * conditions are initialized again: the old ones still count the parent's waiting threads. */
+/* The child has no sync threads.  Mark its jobs idle, so that no caller waits for them, and
+ * initialise conditions again: the old ones still count the parent's waiting threads. */
 static void after_fork_in_child(void) {
     for (kl_disk *disk = disks; disk; disk = disk->next) {
         while (disk->first) pop(disk)->state = JOB_IDLE;

@@ -1,11 +1,11 @@
-/* table.c: see table.h.  Linear probing; a removal moves those behind it up, so that no
- * marks of removed ones pile up. */
+/* table.c: see table.h.  Linear probing; a removal moves later entries up, so no tombstones
+ * accumulate. */
 #include "table.h"
 
 enum { SLOTS_MIN = 16 };
 KL_STATIC_ASSERT((SLOTS_MIN & (SLOTS_MIN - 1)) == 0, "a mask of them finds a place");
 
-/* Three quarters: probes stay short, whatever the keys. */
+/* Three quarters: probes stay short for all keys. */
 static size_t count_max(size_t slot_count) { return slot_count / 4 * 3; }
 
 void *kl_table_find(const kl_table *table, uint64_t hash, const void *key,
@@ -52,7 +52,7 @@ kl_status kl_table_add(kl_table *table, uint64_t hash, void *entry) {
 }
 
 void kl_table_put(kl_table *table, uint64_t hash, void *entry) {
-    KL_ASSERT(table->count < count_max(table->slot_count)); /* our caller made room */
+    KL_ASSERT(table->count < count_max(table->slot_count)); /* the caller has made space */
     place(table, hash, entry);
     table->count++;
 }
@@ -66,7 +66,7 @@ void kl_table_remove(kl_table *table, uint64_t hash, const void *entry) {
     }
     for (size_t i = (hole + 1) & mask; table->slots[i].entry; i = (i + 1) & mask) {
         size_t home = (size_t)table->slots[i].hash & mask;
-        /* It may go where its search passes: not in front of its home. */
+        /* The entry may move to the hole unless its home is after it. */
         if (((i - home) & mask) < ((i - hole) & mask)) continue;
         table->slots[hole] = table->slots[i];
         hole = i;

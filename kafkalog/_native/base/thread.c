@@ -5,8 +5,8 @@
 
 kl_status kl_thread_spawn(pthread_t *thread, void *(*run)(void *), void *argument,
                           const char *name) {
-    /* Signals are for the threads of the application; a new thread inherits the mask.  So
-     * SIGPIPE, which sendfile raises whatever the flags, stays blocked in ours. */
+    /* Signals are for the application's threads; a new thread inherits the mask.  So SIGPIPE, which
+     * sendfile raises whatever the flags, stays blocked in ours. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

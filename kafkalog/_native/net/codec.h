@@ -1,7 +1,7 @@
-/* codec.h: the protocol's fields in a frame and in a response.  kafka.md 4.3.
+/* codec.h: protocol fields in requests and responses.  kafka.md 4.3.
  *
- * A reader never leaves its span: what does not fit makes it `bad` and reads as zero or
- * empty from then on, so that a parser looks at `bad` once, before it acts. */
+ * A reader never leaves its span: a field that does not fit sets `bad` and reads as zero or empty
+ * from then on, so a parser checks `bad` once, before it acts. */
 #ifndef KL_CODEC_H
 #define KL_CODEC_H
 
@@ -16,7 +16,7 @@ typedef struct {
 
 static inline size_t kl_in_left(const kl_in *in) { return (size_t)(in->end - in->at); }
 
-/* `bytes` bytes in place; NULL when they are not there. */
+/* The next `bytes` bytes, in place; NULL: not enough. */
 static inline const uint8_t *kl_in_take(kl_in *in, size_t bytes) {
     if (KL_UNLIKELY(in->bad || bytes > kl_in_left(in))) {
         in->bad = true;
@@ -52,13 +52,13 @@ static inline uint32_t kl_in_uvarint(kl_in *in) {
     in->at = behind;
     return value;
 }
-/* The length of what follows, -1: null; `wide`: 4 bytes where it is not compact, else 2. */
+/* The next length, -1: null; `wide`: 4 bytes unless compact, otherwise 2. */
 static inline int64_t kl_in_length(kl_in *in, bool wide) {
     if (in->flexible) return (int64_t)kl_in_uvarint(in) - 1;
     return wide ? kl_in_i32(in) : kl_in_i16(in);
 }
-/* Bytes or a string in place; data NULL: null.  Where its length is compact, a string may be as
- * long as elsewhere and no longer, as Kafka has it. */
+/* Bytes or a string in place; data NULL: null.  As in Kafka, a compact string is limited to the
+ * length of others. */
 static inline kl_span kl_in_span(kl_in *in, bool wide) {
     int64_t bytes = kl_in_length(in, wide);
     if (KL_UNLIKELY(bytes < -1 || (!wide && bytes > INT16_MAX))) in->bad = true;
@@ -67,7 +67,7 @@ static inline kl_span kl_in_span(kl_in *in, bool wide) {
     return (kl_span){data, data ? (size_t)bytes : 0};
 }
 static inline kl_span kl_in_string(kl_in *in) { return kl_in_span(in, false); }
-/* How many elements follow, each of which takes `bytes_min` at least; null is none. */
+/* The number of elements, of at least `bytes_min` each; null is 0. */
 static inline uint32_t kl_in_array(kl_in *in, size_t bytes_min) {
     int64_t count = kl_in_length(in, true);
     if (KL_UNLIKELY(count < -1 ||
@@ -75,7 +75,7 @@ static inline uint32_t kl_in_array(kl_in *in, size_t bytes_min) {
         in->bad = true;
     return count > 0 && !in->bad ? (uint32_t)count : 0;
 }
-/* Pass over tagged fields; nothing where there are none. */
+/* Skip tagged fields, if the version has any. */
 static inline void kl_in_skip_tags(kl_in *in) {
     if (!in->flexible) return;
     for (uint32_t count = kl_in_uvarint(in); count > 0 && !in->bad; count--) {
@@ -84,7 +84,7 @@ static inline void kl_in_skip_tags(kl_in *in) {
     }
 }
 
-/* ---- writing: there is room, see the callers ------------------------------------------- */
+/* ---- writing: callers have made space -------------------------------------------------- */
 
 enum { KL_UVARINT_BYTES_MAX = 5 };
 
@@ -111,7 +111,7 @@ static inline uint8_t *kl_out_bytes(uint8_t *p, const void *data, size_t bytes) 
     if (bytes) memcpy(p, data, bytes);
     return p + bytes;
 }
-/* The length in front of an array or of bytes; -1: null. */
+/* The length of an array or bytes; -1: null. */
 static inline uint8_t *kl_out_length(uint8_t *p, bool flexible, int64_t length) {
     if (flexible) return kl_out_uvarint(p, (uint32_t)(length + 1));
     return kl_out_i32(p, (int32_t)length);
@@ -123,7 +123,7 @@ static inline uint8_t *kl_out_string(uint8_t *p, bool flexible, kl_span text) {
     else p = kl_out_i16(p, (int16_t)length);
     return kl_out_bytes(p, text.data, text.bytes);
 }
-/* No tagged fields, where there may be some. */
+/* Empty tagged fields, if the version has any. */
 static inline uint8_t *kl_out_no_tags(uint8_t *p, bool flexible) {
     if (flexible) *p++ = 0;
     return p;

@@ -8,9 +8,9 @@
 #include "response.h"
 
 enum {
-    REQUESTS_PER_TURN = 32, /* and reads; then others have theirs */
+    REQUESTS_PER_TURN = 32, /* requests and reads, before other connections get a turn */
     SLICE_BYTES_PER_TURN = 4 << 20,
-    SENDFILE_BYTES = 1 << 20, /* at once: a reader that is quick would hold the thread */
+    SENDFILE_BYTES = 1 << 20, /* per call: a fast reader would occupy the thread */
     GATHER_MAX = 16,
     PARTIAL_RENEW_BYTES = 64 << 10
 };
@@ -34,7 +34,7 @@ bool kl_conn_starves(const kl_conn *conn) {
            thread->pool.held_bytes > conn->in->held;
 }
 
-/* The size field is there: have room for as much.  False: the connection was closed. */
+/* The size field is complete: make space for the frame.  False: the connection was closed. */
 static bool begin_frame(kl_conn *conn) {
     kl_pool *pool = &conn->thread->pool;
     uint32_t bytes = kl_get32(conn->in->data);
@@ -56,7 +56,7 @@ static bool begin_frame(kl_conn *conn) {
     return true;
 }
 
-/* What was read behind the frame, in a chunk of its own; false: no memory. */
+/* Move bytes read beyond the frame to another chunk; false: no memory. */
 static bool take_rest(kl_conn *conn, kl_chunk **rest, size_t *rest_bytes) {
     KL_ASSERT(conn->in_bytes >= conn->frame_bytes);
     *rest_bytes = conn->in_bytes - conn->frame_bytes;
@@ -73,7 +73,7 @@ static bool take_rest(kl_conn *conn, kl_chunk **rest, size_t *rest_bytes) {
     return true;
 }
 
-/* Make conn->whole of what was read.  False: no frame is whole, or the connection was
+/* Complete conn->whole from the bytes read.  False: no frame is complete, or the connection was
  * closed. */
 static bool split(kl_conn *conn) {
     if (conn->in_bytes < KL_SIZE_BYTES) return false;
@@ -101,9 +101,9 @@ static bool split(kl_conn *conn) {
     return conn->whole != NULL;
 }
 
-/* One read: to the end of the frame, where its size is known and it is large, and a little
- * of what follows it, which saves the read that finds nothing; else what a small chunk
- * holds.  So no byte of a large frame moves twice, but those of the first read. */
+/* One read: for a large frame up to its end plus a little, which saves a read that finds nothing;
+ * otherwise a small chunk.  So no byte of a large frame is copied, except those of the first
+ * read. */
 static void read_some(kl_conn *conn) {
     kl_pool *pool = &conn->thread->pool;
     bool large = conn->frame_bytes > KL_CHUNK_SMALL_BYTES;
@@ -128,7 +128,7 @@ static void read_some(kl_conn *conn) {
     } else {
         kl_pool_give(pool, ahead);
     }
-    /* What comes next is an edge.  An end that epoll has already reported is none. */
+    /* More data will be an edge.  An end already reported by epoll will not. */
     if (drained && (error || !conn->peer_done)) conn->readable = false;
     if (bytes > 0) {
         conn->moved = true;
@@ -159,19 +159,19 @@ static void start(kl_conn *conn) {
     conn->count++;
     count_request(conn, &exchange->request);
     bool fine = kl_exchange_run(exchange);
-    /* The peer will not see what might come. */
+    /* The peer will send nothing more. */
     if (fine && conn->peer_done && waits_for_data(exchange))
         fine = kl_exchange_expire(exchange);
     if (!fine) kl_conn_close(conn);
 }
 
-/* Whether another request may run: none is in hand, or only such as wait for the disk, and
- * then only one more of them. */
+/* True if another request may run: none is in progress, or only ones that wait for the disk, and
+ * then only one that may overtake them. */
 static bool may_go_on(const kl_conn *conn) {
     if (atomic_load(&conn->thread->stop)) return false;
     if (atomic_load(&conn->thread->leaving) && conn->whole == NULL) return false;
     if (conn->first == NULL) return true;
-    if (conn->first->state == KL_ANSWERED) return false; /* it does not take its answers */
+    if (conn->first->state == KL_ANSWERED) return false; /* it reads no answers */
     if (conn->last->state != KL_WAITS_ON && conn->last->state != KL_ANSWERED) return false;
     return conn->count < conn->net->config->produce_waiting_max &&
            (conn->whole == NULL || (conn->whole->kind && conn->whole->kind->overtakes));
@@ -183,7 +183,7 @@ static bool has_slice(const kl_exchange *exchange) {
     return exchange->part_index < exchange->part_count;
 }
 
-/* The memory that goes out before the next slice, or all of it. */
+/* The end of the memory to send before the next slice, or of all. */
 static size_t memory_due(const kl_exchange *exchange) {
     return has_slice(exchange) ? exchange->parts[exchange->part_index].memory_end
                                : exchange->memory.bytes;
@@ -201,7 +201,7 @@ static void drop_sent(kl_conn *conn) {
     }
 }
 
-/* What a call that sends came to: false, it must wait, or the connection was closed. */
+/* Handle the result of a send: false, it must wait, or the connection was closed. */
 static bool sent(kl_conn *conn, ssize_t bytes) {
     if (bytes > 0) {
         conn->moved = true;
@@ -214,7 +214,7 @@ static bool sent(kl_conn *conn, ssize_t bytes) {
     return false;
 }
 
-/* The memory of the responses at the head, up to the first slice. */
+/* Send the memory of the first responses, up to the first slice. */
 static bool send_memory(kl_conn *conn) {
     struct iovec from[GATHER_MAX];
     int count = 0;
@@ -239,7 +239,7 @@ static bool send_memory(kl_conn *conn) {
     return true;
 }
 
-/* A slice of a file, from the page cache to the socket. */
+/* Send a slice of a file from the page cache. */
 static bool send_slice(kl_conn *conn, size_t *budget) {
     kl_exchange *exchange = conn->first;
     kl_part *part = &exchange->parts[exchange->part_index];
@@ -253,7 +253,7 @@ static bool send_slice(kl_conn *conn, size_t *budget) {
             KL_MIN(part->slice.bytes - exchange->part_sent, (size_t)SENDFILE_BYTES);
         if (!kl_exchange_warm(exchange, bytes)) return false;
         ssize_t done = kl_stream_send_file(&conn->stream, part->slice.fd, pos, bytes);
-        /* 0: the file was cut; a response that was begun cannot be ended otherwise. */
+        /* 0: the file was truncated, and a begun response can only be ended by closing. */
         if (!sent(conn, done)) return false;
         if (done < 0) continue;
         exchange->part_sent += (size_t)done;
@@ -264,8 +264,7 @@ static bool send_slice(kl_conn *conn, size_t *budget) {
     return true;
 }
 
-/* Send what is answered, in order.  False: something is left, or the connection was
- * closed. */
+/* Send completed responses in order.  False: something is left, or the connection was closed. */
 static bool flush(kl_conn *conn, size_t *budget) {
     while (conn->first && conn->first->state == KL_ANSWERED) {
         kl_exchange *first = conn->first;
@@ -281,7 +280,7 @@ static bool flush(kl_conn *conn, size_t *budget) {
 
 /* ---- the turn of a connection -------------------------------------------------------- */
 
-/* Into the rings by which the thread's timers find it. */
+/* Put the connection in the rings that the thread's timers check. */
 static void settle(kl_conn *conn) {
     kl_thread *thread = conn->thread;
     bool reads = may_go_on(conn) && conn->whole == NULL;
@@ -299,7 +298,7 @@ static void settle(kl_conn *conn) {
         kl_link_last(&thread->idle, &conn->idle);
     }
     thread->trims = true;
-    /* Time counts only while we would read. */
+    /* The timeout runs only while we would read. */
     if (!reads || conn->in_bytes == 0) {
         kl_link_remove(&conn->partial);
     } else if (!kl_link_in(&conn->partial) || conn->in_bytes < conn->partial_bytes ||
@@ -310,7 +309,7 @@ static void settle(kl_conn *conn) {
     }
 }
 
-/* What it brought from another thread counts here from now on. */
+/* After a move from another thread: count its memory here. */
 static void arrive(kl_conn *conn) {
     if (!conn->passed) return;
     conn->passed = false;
@@ -319,8 +318,8 @@ static void arrive(kl_conn *conn) {
     conn->thread->half_bytes += conn->in->held;
 }
 
-/* Its client has sent more: what waits for data is answered as it is.  False: the connection was
- * closed. */
+/* If the client has sent more, answer a request that waits for data with what there is.  False: the
+ * connection was closed. */
 static bool hurry(kl_conn *conn) {
     kl_exchange *last = conn->last;
     if (last == NULL || !last->request.yields || !waits_for_data(last)) return true;
@@ -330,7 +329,7 @@ static bool hurry(kl_conn *conn) {
 }
 
 void kl_conn_pump(kl_conn *conn) {
-    KL_ASSERT(!conn->passed); /* it arrived */
+    KL_ASSERT(!conn->passed); /* arrived */
     size_t slice_budget = SLICE_BYTES_PER_TURN;
     int budget = REQUESTS_PER_TURN;
     kl_link_remove(&conn->ready);
@@ -343,7 +342,7 @@ void kl_conn_pump(kl_conn *conn) {
         }
         if (conn->whole || split(conn)) {
             if (may_go_on(conn)) start(conn);
-            /* What it sent before is run; a request that waits has no client any more. */
+            /* Earlier requests have run; the client of a waiting one is gone. */
             if (conn->broken && conn->first) kl_conn_close(conn);
         } else if (kl_conn_is_open(conn)) {
             if (!conn->readable || conn->at_end) break;
@@ -357,14 +356,14 @@ void kl_conn_pump(kl_conn *conn) {
     if (kl_conn_is_open(conn)) settle(conn);
 }
 
-/* From the rings of its thread. */
+/* Remove it from its thread's rings. */
 static void unlink_conn(kl_conn *conn) {
     kl_link *const links[] = {&conn->idle, &conn->partial, &conn->ready, &conn->dirty,
                               &conn->starved};
     for (size_t i = 0; i < sizeof links / sizeof links[0]; i++) kl_link_remove(links[i]);
 }
 
-/* What is parked for more data is answered as it is. */
+/* Answer requests that wait for data with what there is. */
 static void expire_waits(kl_conn *conn) {
     for (kl_exchange *x = conn->first; x != NULL; x = x->next)
         if (waits_for_data(x) && !kl_exchange_expire(x)) {
@@ -374,12 +373,12 @@ static void expire_waits(kl_conn *conn) {
 }
 
 void kl_conn_events(kl_conn *conn, uint32_t events) {
-    if (!kl_conn_is_open(conn)) return; /* in this pass */
+    if (!kl_conn_is_open(conn)) return; /* closed in this pass */
     arrive(conn);
     if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) conn->readable = true;
     if (events & EPOLLOUT) conn->writable = true;
-    /* No answer arrives any more.  (A peer that left without an error may have sent something
-     * before, as a producer with acks=0 does: that is read to its end.) */
+    /* The peer cannot receive answers.  (A peer that left without an error may have sent something
+     * before, as a producer with acks=0: read that to its end.) */
     if (events & EPOLLERR) conn->broken = true;
     if (conn->broken && conn->first) {
         kl_conn_close(conn);
@@ -408,7 +407,7 @@ bool kl_conn_part(kl_conn *conn) {
         kl_pool_part(&from->pool, conn->in);
     }
     conn->passed = true;
-    conn->readable = conn->writable = false; /* the other's epoll reports it */
+    conn->readable = conn->writable = false; /* the other thread's epoll reports it */
     unlink_conn(conn);
     return true;
 }
@@ -427,7 +426,7 @@ void kl_conn_close(kl_conn *conn) {
     kl_thread *thread = conn->thread;
     if (!kl_conn_is_open(conn)) return;
     arrive(conn);
-    /* By name: a forked child may have the socket still, and then it would stay in. */
+    /* Explicitly: if a forked child has the socket, too, closing would not remove it. */
     kl_stream_ignore(&conn->stream, thread->epoll_fd);
     kl_lock(&thread->lock);
     kl_link_remove(&conn->all);

@@ -4,7 +4,7 @@
 #include "loop.h"
 #include "threads.h"
 
-/* The bytes of large frames that all may hold, shared out. */
+/* Divide the limit on bytes of large frames among the threads. */
 static void share_out(kl_net *net, int32_t count) {
     int64_t held_max = net->config->queued_bytes_max;
     KL_ASSERT(count > 0);
@@ -13,10 +13,10 @@ static void share_out(kl_net *net, int32_t count) {
                      held_max < 0 ? SIZE_MAX : (size_t)(held_max / count));
 }
 
-/* One more place is used. */
+/* Initialise one more place. */
 static kl_status add(kl_net *net) {
     int32_t index = net->thread_count;
-    KL_ASSERT(index <= KL_THREADS_MAX); /* the control listener's is one more */
+    KL_ASSERT(index <= KL_THREADS_MAX); /* one more for the control listener */
     kl_status status = kl_thread_init(&net->threads[index], net, index);
     if (status) {
         kl_thread_free(&net->threads[index]);
@@ -47,13 +47,13 @@ void kl_crew_free(kl_net *net) {
     for (int32_t i = 0; i < net->thread_count; i++) kl_thread_free(&net->threads[i]);
 }
 
-/* Under the acceptor's lock.  The next place serves, whether it was used before or not. */
+/* Under the acceptor's lock.  Let the next place serve, new or used. */
 static kl_status serve_one_more(kl_net *net, bool run) {
     kl_thread *thread = kl_threads_nth(net, net->serving);
     kl_status status = KL_OK;
     if (thread->net == NULL) status = add(net);
     if (status) return status;
-    atomic_store(&thread->leaving, false); /* one that has not ended yet stays */
+    atomic_store(&thread->leaving, false); /* a thread that has not ended yet stays */
     if (thread->ended) {
         KL_ASSERT(pthread_join(thread->thread, NULL) == 0);
         thread->ended = thread->runs = false;

@@ -4,13 +4,13 @@
 
 #include "net.h"
 
-/* Set up `count` threads and the control listener's, if any; none of them runs yet.
- * net->threads has places, zeroed, for as many as there may ever be. */
+/* Set up `count` threads and the control listener's, if any; none runs yet.  net->threads has
+ * zeroed places for the maximum. */
 kl_status kl_crew_init(kl_net *net, int32_t count);
 kl_status kl_crew_start(kl_net *net);
-/* From now on, `count` threads accept connections; `run`: the server runs.  One caller at a time.
+/* Let `count` threads accept connections; `run`: the server runs.  One caller at a time.
  * KL_E_NO_MEMORY, KL_E_IO: there are fewer than wanted. */
 kl_status kl_crew_resize(kl_net *net, int32_t count, bool run);
-void kl_crew_free(kl_net *net); /* they have ended, or never ran */
+void kl_crew_free(kl_net *net); /* the threads have ended, or never ran */
 
 #endif

@@ -1,12 +1,12 @@
-/* exchange.c: a request's way: run, parked, passed to Python, answered. */
+/* exchange.c: the life of a request: run, parked, passed to Python, answered. */
 #include "exchange.h"
 
 #include "net.h"
 #include "response.h"
 
 enum {
-    RESPONSE_KEPT_BYTES = 64 << 10, /* of memory that an idle exchange keeps */
-    LOOK_BYTES = 4 << 20            /* of a file, whether it is in memory */
+    RESPONSE_KEPT_BYTES = 64 << 10, /* memory kept by an idle exchange */
+    LOOK_BYTES = 4 << 20            /* of a file, checked for being in memory */
 };
 
 /* ---- memory -------------------------------------------------------------------------- */
@@ -34,13 +34,13 @@ void kl_exchange_free(kl_exchange *exchange) {
     kl_release(exchange);
 }
 
-/* NULL: Python's. */
+/* NULL: Python handles it. */
 static const kl_kind *kind_of(kl_net *net, int16_t api_key) {
     if (api_key < 0 || api_key >= KL_API_KEYS) return NULL;
     return atomic_load_explicit(&net->kinds[api_key], memory_order_relaxed);
 }
 
-/* The kind that answers it although Python saw it first; NULL: only Python answers. */
+/* The kind that answers a request returned by Python; NULL: only Python answers. */
 static const kl_kind *own_kind_of(const kl_net *net, int16_t api_key) {
     return api_key >= 0 && api_key < KL_API_KEYS ? net->ops->kinds[api_key] : NULL;
 }
@@ -75,7 +75,7 @@ kl_exchange *kl_exchange_new(kl_conn *conn, kl_chunk *frame, const kl_header *he
 void kl_exchange_end(kl_exchange *exchange) {
     kl_thread *thread = exchange->owner;
     KL_ASSERT(exchange->timer.place == 0 && !kl_link_in(&exchange->queue));
-    if (exchange->cold) { /* ends when its file is not read any more */
+    if (exchange->cold) { /* ends when its file is no longer read */
         exchange->request.conn = NULL;
         return;
     }
@@ -89,7 +89,7 @@ void kl_exchange_end(kl_exchange *exchange) {
         exchange->state = KL_WHOLE;
         exchange->ended = true;
     }
-    if (atomic_load(&exchange->wake_posted)) return; /* when it comes out of the list */
+    if (atomic_load(&exchange->wake_posted)) return; /* freed when its wake arrives */
     exchange->ended = false;
     exchange->next = thread->free;
     thread->free = exchange;
@@ -108,7 +108,7 @@ static kl_exchange *exchange_of(kl_request *request) { return (kl_exchange *)req
 
 void kl_request_wake(kl_request *request) {
     kl_exchange *exchange = exchange_of(request);
-    /* Before the letter is put: behind it the request may have ended. */
+    /* Read first: once the letter is posted, the request may end. */
     kl_post *post = &exchange->owner->post;
     if (atomic_exchange(&exchange->wake_posted, true)) return;
     kl_post_put(post, KL_POST_WAKE, &exchange->wake);
@@ -119,8 +119,8 @@ static bool park(kl_exchange *exchange, kl_exchange_state state) {
     kl_request *request = &exchange->request;
     KL_ASSERT(exchange->timer.place == 0 && request->parked != NULL);
     exchange->state = state;
-    /* It waits as long as its client says: it must not hold up others' large requests.  One
-     * that `counts`, as a Produce does beyond what may wait for the disk, goes on counting. */
+    /* It waits as long as its client says, so it must not hold up others' large requests.  A
+     * request that `counts`, such as a Produce beyond the limit for the disk, still counts. */
     if (state == KL_WAITS && !request->counts)
         kl_pool_let_go(&thread->pool, exchange->frame);
     kl_count_add(&thread->parked, 1);
@@ -138,12 +138,12 @@ static void unpark(kl_exchange *exchange) {
 
 static bool go_up(kl_exchange *exchange) {
     kl_thread *thread = exchange->owner;
-    /* The header was taken apart on the way in; a frame that is gone cannot go up. */
+    /* The header is parsed already; a request without its frame cannot go to Python. */
     if (exchange->request.no_up || exchange->frame == NULL) return false;
     if (exchange->kind == NULL) exchange->request.why = KL_UP_API;
     kl_response_clear(exchange);
     exchange->state = KL_IN_PYTHON;
-    /* Behind those of this thread that found no room; it is notified when there is some. */
+    /* Behind this thread's stalled requests; the queue notifies the thread when it has space. */
     bool first = kl_ring_first(&thread->stalled) == NULL;
     if (first && kl_up_push(&thread->net->up, exchange, false)) return true;
     exchange->state = KL_STALLED;
@@ -192,7 +192,7 @@ bool kl_exchange_answered(kl_exchange *exchange) {
     case KL_AGAIN_UNHEARD:
         exchange->kind = own_kind_of(exchange->owner->net, exchange->request.api_key);
         if (exchange->kind == NULL) break;
-        if (exchange->frame == NULL) break; /* Python had read it */
+        if (exchange->frame == NULL) break; /* Python has read and released it */
         exchange->request.no_up = true;
         return kl_exchange_run(exchange);
     case KL_CLOSE: break;

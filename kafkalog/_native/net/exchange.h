@@ -1,4 +1,4 @@
-/* exchange.h: one request, from its last byte read to its last response byte sent. */
+/* exchange.h: one request, from its last byte received to its last response byte sent. */
 #ifndef KL_EXCHANGE_H
 #define KL_EXCHANGE_H
 
@@ -13,75 +13,75 @@ typedef struct kl_thread kl_thread;
 typedef struct kl_exchange kl_exchange;
 
 typedef enum {
-    KL_WHOLE,     /* read, not run yet */
+    KL_WHOLE,     /* complete, not started */
     KL_WAITS,     /* parked */
-    KL_WAITS_ON,  /* parked, Produce requests behind it may run */
-    KL_STALLED,   /* for a place in the queue to Python */
+    KL_WAITS_ON,  /* parked; Produce requests after it may run */
+    KL_STALLED,   /* waiting for space in the queue to Python */
     KL_IN_PYTHON, /* queued, or taken */
-    KL_ANSWERED   /* its response goes out when its turn comes */
+    KL_ANSWERED   /* its response is sent in its turn */
 } kl_exchange_state;
 
 typedef enum {
     KL_ANSWER,
     KL_AGAIN,
-    KL_AGAIN_UNHEARD, /* and its connection is closed in place of the answer */
+    KL_AGAIN_UNHEARD, /* and close its connection instead of answering */
     KL_CLOSE
-} kl_outcome; /* what Python said */
+} kl_outcome; /* Python's answer */
 
-/* A piece of a file behind memory_end bytes of a response's memory. */
+/* A slice of a file after memory_end bytes of a response's memory. */
 typedef struct {
     kl_slice slice;
     size_t memory_end;
 } kl_part;
 
 struct kl_exchange {
-    kl_request request; /* first: a kl_request is the kl_exchange that it is part of */
+    kl_request request; /* first: kl_request pointers are cast to kl_exchange */
     kl_thread *owner;
-    const kl_kind *kind; /* NULL: Python's */
+    const kl_kind *kind; /* NULL: Python handles it */
     kl_chunk *frame;
     kl_exchange_state state;
-    kl_exchange *next; /* of the same connection; or free */
+    kl_exchange *next; /* of the same connection, or in the free list */
     kl_timer timer;
-    kl_link queue;    /* up.c, under its lock; or the thread's stalled ones */
-    uint32_t slot;    /* up.c: of a taken one */
-    kl_letter answer; /* in flight from Python to the thread: the side that has it */
+    kl_link queue;    /* up.c, under its lock; or the thread's stalled requests */
+    uint32_t slot;    /* up.c: if taken */
+    kl_letter answer; /* in flight from Python to the thread */
     kl_outcome outcome;
     kl_letter wake;
     _Atomic(bool) wake_posted;
-    _Atomic(bool) read; /* Python no longer needs the frame, and posted a wake to say so */
-    bool ended; /* only its wake is still in flight: it is freed when that arrives */
+    _Atomic(bool) read; /* Python no longer needs the frame, and has posted a wake */
+    bool ended;         /* only its wake is in flight: freed when that arrives */
 
-    kl_buffer memory; /* of the response, from its size field on */
+    kl_buffer memory; /* of the response, including its size field */
     kl_part *parts;
     size_t part_count;
     size_t part_capacity;
     size_t parts_bytes; /* of all parts */
-    size_t sent;        /* of the memory */
-    size_t part_index;  /* of the part that goes out next */
-    size_t part_sent;   /* of it */
+    size_t sent;        /* bytes of the memory */
+    size_t part_index;  /* the part to send next */
+    size_t part_sent;   /* bytes of that part */
 
-    bool cold;       /* the part that goes out next is being brought into memory */
-    size_t warm_end; /* of that part: what is in memory, as far as was looked */
+    bool cold;       /* the next part is being read into memory */
+    size_t warm_end; /* end of its bytes known to be in memory */
     kl_warming warming;
-    kl_letter warm; /* it is there, or cannot be had */
+    kl_letter warm; /* the part is in memory, or unavailable */
 };
 
-/* Of a whole frame, which it takes; NULL: no memory, the frame is given back. */
+/* For a complete frame, which it takes; NULL: no memory, the frame is freed. */
 kl_exchange *kl_exchange_new(kl_conn *conn, kl_chunk *frame, const kl_header *header);
-/* Run it, or pass it to Python; its state is the result.  False: close the connection. */
+/* Run it, or pass it to Python; see its state.  False: close the connection. */
 bool kl_exchange_run(kl_exchange *exchange);
-/* Run it as if its deadline had passed. */
+/* Run it as if its deadline had expired. */
 bool kl_exchange_expire(kl_exchange *exchange);
-/* What Python said. */
+/* Handle Python's answer. */
 bool kl_exchange_answered(kl_exchange *exchange);
-/* It was woken while Python has it: free its frame once Python has read it. */
+/* Handle a wake while Python has it: free the frame once Python has read it. */
 void kl_exchange_was_read(kl_exchange *exchange);
-/* The connection is closed: no response is wanted any more. */
+/* The connection is closed: no response is needed. */
 void kl_exchange_cancel(kl_exchange *exchange);
-/* It has ended, it is in no list any more. */
+/* Free it; it is in no list. */
 void kl_exchange_end(kl_exchange *exchange);
 void kl_exchange_free(kl_exchange *exchange);
-/* Whether the next bytes of its part are in memory; if not, it is `cold` until kl_warmed. */
+/* True if the next bytes of its part are in memory; otherwise it is `cold` until kl_warmed. */
 bool kl_exchange_warm(kl_exchange *exchange, size_t bytes);
 
 #endif

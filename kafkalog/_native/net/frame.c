@@ -1,15 +1,15 @@
-/* frame.c: request headers, all of whose bytes come from outside. */
+/* frame.c: parses request headers, which are untrusted. */
 #include "frame.h"
 
 #include "codec.h"
 
 enum {
-    API_CONTROLLED_SHUTDOWN = 7, /* its version 0 has a header without client id */
+    API_CONTROLLED_SHUTDOWN = 7, /* version 0 has a header without client id */
     NEVER = INT8_MAX
 };
 
-/* The first flexible version of each API.  Source: flexibleVersions of the schemas of Kafka
- * 4.4, and of 3.9 for the four that 4.0 dropped; KIP-482. */
+/* The first flexible version of each API.  Source: flexibleVersions in the schemas of Kafka 4.4,
+ * and of 3.9 for the four APIs that 4.0 dropped; KIP-482. */
 static const int8_t first_flexible[] = {
     9, 12,    6, 9, 4, 2, 6, 3,     /* Produce to ControlledShutdown */
     8, 6,     3, 6, 4, 4, 4, 5,     /* OffsetCommit to DescribeGroups */
@@ -38,7 +38,7 @@ bool kl_header_parse(kl_span frame, kl_header *out) {
     out->api_version = kl_in_i16(&in);
     out->correlation_id = kl_in_i32(&in);
     if (in.bad || out->api_key != API_CONTROLLED_SHUTDOWN || out->api_version != 0) {
-        out->client_id = kl_in_string(&in); /* never a compact one */
+        out->client_id = kl_in_string(&in); /* never compact */
         in.flexible = kl_header_flexible(out->api_key, out->api_version);
         kl_in_skip_tags(&in);
     }

@@ -17,7 +17,7 @@ enum {
     KL_SIZE_BYTES = 4,
     KL_API_PRODUCE = 0,
     KL_API_FETCH = 1,
-    /* A response: size, correlation id, and in version 1 of its header no tagged fields. */
+    /* A response: size, correlation id, in version 1 of its header empty tagged fields. */
     KL_RESPONSE_HEADER_BYTES = 8
 };
 
@@ -26,13 +26,13 @@ typedef struct {
     int16_t api_version;
     int32_t correlation_id;
     kl_span client_id; /* data NULL: null */
-    size_t body_pos;   /* behind the header */
+    size_t body_pos;   /* after the header */
 } kl_header;
 
-/* Read the header of a frame (without its size field).  False: it is not a header. */
+/* Parse the header of a frame (without its size field).  False: invalid. */
 bool kl_header_parse(kl_span frame, kl_header *out);
-/* Whether requests of this key and version have tagged fields: header version 2.  Also for versions
- * that are not known yet; unknown keys have none. */
+/* True if requests of this key and version have tagged fields: header version 2.  Includes unknown
+ * versions; unknown keys have none. */
 bool kl_header_flexible(int16_t api_key, int16_t api_version);
 
 #endif

@@ -6,7 +6,7 @@
 
 typedef struct kl_net kl_net;
 
-/* A number that its thread changes and others read. */
+/* A counter written by its thread and read by others. */
 typedef _Atomic int64_t kl_count;
 static inline void kl_count_add(kl_count *count, int64_t more) {
     atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + more,
@@ -20,41 +20,41 @@ struct kl_thread {
     kl_net *net;
     int32_t index;
     pthread_t thread;
-    bool runs; /* to be joined */
+    bool runs; /* must be joined */
     int epoll_fd;
 
-    /* Any thread. */
+    /* For any thread: */
     kl_post post;
-    _Atomic(bool) room;     /* the queue to Python has some again */
+    _Atomic(bool) room;     /* the queue to Python has space again */
     _Atomic(bool) stop;     /* end when nothing is in flight, */
-    _Atomic(bool) stop_now; /* and at once */
+    _Atomic(bool) stop_now; /* or at once */
     _Atomic(bool) leaving;  /* end when others have its connections; see threads.h */
-    bool ended;             /* so it did; guarded by the acceptor's lock */
-    bool over;              /* its loop is; guarded by the net's pause_lock */
+    bool ended;             /* it has; guarded by the acceptor's lock */
+    bool over;              /* its loop has ended; guarded by the net's pause_lock */
     pthread_mutex_t lock;   /* guards conns */
     kl_link conns;
 
-    /* Its own. */
+    /* For its own thread: */
     int64_t now_ms;  /* of this pass */
-    int64_t trim_ms; /* when memory was trimmed last */
+    int64_t trim_ms; /* time of the last trim */
     bool stopping;
-    bool was_leaving; /* in the pass before */
-    bool unanswered;  /* requests were, when it was ended; read when it has */
-    bool trims;       /* some memory is kept for use */
+    bool was_leaving; /* in the previous pass */
+    bool unanswered;  /* requests were unanswered at the end; read after it */
+    bool trims;       /* some memory is kept */
     kl_pool pool;
     kl_exchange *free;
     size_t free_count;
-    size_t free_least; /* since the last trim */
+    size_t free_least; /* minimum since the last trim */
     kl_timers timers;
     kl_link idle;
     kl_link partial;
     kl_link ready;
     kl_link dirty;
     kl_link stalled;
-    kl_link starved;         /* the one that waits longest first */
-    _Atomic size_t held_max; /* received bytes of large frames, at which reading stops */
-    size_t half_bytes;       /* received, of large frames that are not whole */
-    kl_link pass_end;        /* in dirty or ready: what is behind it is the next pass's */
+    kl_link starved;         /* longest waiting first */
+    _Atomic size_t held_max; /* limit of bytes of large frames; then reading stops */
+    size_t half_bytes;       /* received bytes of incomplete large frames */
+    kl_link pass_end;        /* in dirty or ready: the next pass begins after it */
     kl_link dead;            /* closed in this pass */
 
     kl_count closed_idle;
@@ -67,7 +67,7 @@ struct kl_thread {
     kl_count queue_full;
     kl_count parked;
     kl_count cold;
-    kl_count allocations; /* but those of the pool */
+    kl_count allocations; /* except those of the pool */
 };
 
 #endif

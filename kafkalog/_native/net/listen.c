@@ -1,4 +1,4 @@
-/* listen.c: listening sockets and the thread that accepts. */
+/* listen.c: listening sockets and the acceptor thread. */
 #include "listen.h"
 
 #include <arpa/inet.h>
@@ -21,7 +21,7 @@
 enum {
     ACCEPTS_PER_TURN = 64,
     LISTENERS_MAX = 64,
-    PAUSE_MS = 100, /* when there are no descriptors */
+    PAUSE_MS = 100, /* without free descriptors */
     RESERVED_FILES = 64,
     PORT_MAX = 65535
 };
@@ -37,7 +37,7 @@ typedef union {
     struct sockaddr_un un;
 } address;
 
-/* The first address of a name, IPv4 before IPv6 as Java has it; "": all, of both. */
+/* The first address of a name, IPv4 before IPv6 as in Java; "": all addresses of both. */
 static kl_status resolve(const char *host, int32_t port, address *out, socklen_t *bytes) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *found = NULL, *chosen = NULL;
@@ -68,7 +68,7 @@ static kl_status unix_address(const char *path, address *out, socklen_t *bytes) 
     return KL_OK;
 }
 
-/* Remove a socket that a process left behind; one that is served stays. */
+/* Remove the socket of a process that has ended; keep one that is served. */
 static void remove_stale(const char *path, const address *at, socklen_t bytes) {
     struct stat found;
     if (lstat(path, &found) != 0 || !S_ISSOCK(found.st_mode)) return;
@@ -78,7 +78,7 @@ static void remove_stale(const char *path, const address *at, socklen_t bytes) {
     close(probe);
 }
 
-/* Mapped into 16 bytes, and as text. */
+/* As 16 bytes with IPv4 mapped, and as text. */
 static void name_peer(kl_conn *conn, const address *from) {
     char text[INET6_ADDRSTRLEN] = "";
     switch (from->any.sa_family) {
@@ -101,7 +101,7 @@ static void name_peer(kl_conn *conn, const address *from) {
         }
         break;
     case AF_UNIX: snprintf(conn->peer, sizeof conn->peer, "unix"); break;
-    default: snprintf(conn->peer, sizeof conn->peer, "inside"); /* of this process */
+    default: snprintf(conn->peer, sizeof conn->peer, "inside"); /* this process */
     }
 }
 
@@ -110,7 +110,7 @@ static void name_peer(kl_conn *conn, const address *from) {
 static void close_listening(kl_listening *listening) {
     struct stat found;
     if (listening->fd >= 0) close(listening->fd);
-    /* Another process may have taken the name since. */
+    /* Another process may have the name now. */
     if (listening->path && lstat(listening->path, &found) == 0 &&
         found.st_ino == listening->path_inode)
         unlink(listening->path);
@@ -127,7 +127,7 @@ static kl_status open_socket(const kl_server_config *config, const char *name,
     if (!is_unix) setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (at->any.sa_family == AF_INET6)
         setsockopt(*fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    /* Before listen, so that the window that is offered knows of it. */
+    /* Before listen: it affects the window offered. */
     if (config->receive_buffer_bytes > 0)
         setsockopt(*fd, SOL_SOCKET, SO_RCVBUF, &config->receive_buffer_bytes,
                    sizeof config->receive_buffer_bytes);
@@ -161,7 +161,7 @@ static int32_t port_of(int fd) {
     return at.any.sa_family == AF_INET6 ? ntohs(at.v6.sin6_port) : 0;
 }
 
-/* Under the lock, so that a fork sees every socket that there is. */
+/* Under the lock, so that a fork sees every socket. */
 static kl_status add_listening(kl_net *net, const char *name, const address *at,
                                socklen_t bytes, kl_listening *listening) {
     kl_acceptor *acceptor = &net->acceptor;
@@ -205,7 +205,7 @@ kl_status kl_acceptor_listen(kl_net *net, const char *host_or_path, int32_t port
 
 /* ---- accepting ----------------------------------------------------------------------- */
 
-/* Count a connection, or refuse it. */
+/* Count the connection, or refuse it. */
 static kl_status enter(kl_net *net, kl_conn *conn, const address *from) {
     bool counted = from->any.sa_family == AF_INET || from->any.sa_family == AF_INET6;
     if (kl_peers_enter(&net->peers, counted ? conn->address : NULL, &conn->from))
@@ -214,7 +214,7 @@ static kl_status enter(kl_net *net, kl_conn *conn, const address *from) {
     return kl_fail(KL_E_TIMEOUT, "%s: it has too many connections", conn->peer);
 }
 
-/* Under the lock.  Give a socket to a network thread; on failure it stays the caller's. */
+/* Under the lock.  Give a socket to a network thread; on failure the caller keeps it. */
 static kl_status take_in(kl_net *net, int32_t listener, int fd, const address *from) {
     kl_acceptor *acceptor = &net->acceptor;
     kl_conn *conn = kl_alloc(sizeof *conn);
@@ -233,8 +233,7 @@ static kl_status take_in(kl_net *net, int32_t listener, int fd, const address *f
     bool local = from->any.sa_family != AF_INET && from->any.sa_family != AF_INET6;
     conn->stream = kl_stream_of(fd, local, net->config->send_buffer_bytes);
     atomic_fetch_add(&acceptor->accepted, 1);
-    kl_peer *counted =
-        conn->from; /* the connection is the thread's once that knows of it */
+    kl_peer *counted = conn->from; /* the thread owns the connection after the put */
     status = kl_threads_put(thread, conn);
     if (status) {
         kl_peers_leave(&net->peers, counted);
@@ -260,7 +259,7 @@ kl_status kl_acceptor_adopt(kl_net *net, int fd, int32_t listener) {
     return status;
 }
 
-/* False: there are no descriptors, or no memory. */
+/* False: no descriptors, or no memory. */
 static bool accept_some(kl_net *net, const kl_listening *listening) {
     bool control = listening->number == net->config->control_listener;
     for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
@@ -278,12 +277,12 @@ static bool accept_some(kl_net *net, const kl_listening *listening) {
             return false;
         }
         if (error == EAGAIN) return true;
-        /* Else the connection failed before it was taken: the next. */
+        /* Otherwise the connection failed before the accept: try the next. */
     }
     return true;
 }
 
-/* The sockets to be looked at now; how many. */
+/* List the sockets to poll now; returns how many. */
 static nfds_t what_to_poll(kl_net *net, struct pollfd *polled, kl_listening **listening) {
     kl_acceptor *acceptor = &net->acceptor;
     bool full = kl_peers_full(&net->peers);
@@ -324,7 +323,7 @@ static void *serve(void *argument) {
 
 /* ---- life ---------------------------------------------------------------------------- */
 
-/* Connections must leave descriptors for the logs, which take what they get. */
+/* Connections must leave descriptors for the logs, which take all they can get. */
 static int32_t connections_max(int32_t wanted) {
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY)

@@ -1,4 +1,4 @@
-/* listen.h: listening sockets and the thread that accepts. */
+/* listen.h: listening sockets and the acceptor thread. */
 #ifndef KL_LISTEN_H
 #define KL_LISTEN_H
 
@@ -12,7 +12,7 @@ struct kl_listening {
     int fd;
     int32_t number; /* the caller's */
     bool is_unix;
-    char *path; /* of a unix socket that we made */
+    char *path; /* of a unix socket that we created */
     uint64_t path_inode;
 };
 
@@ -20,7 +20,7 @@ typedef struct {
     pthread_t thread;
     bool runs;
     _Atomic(bool) stop;
-    pthread_mutex_t lock; /* guards listening, and is held while a connection is taken */
+    pthread_mutex_t lock; /* guards listening; held while a connection is accepted */
     kl_listening *listening;
     uint32_t next_thread;
     uint64_t last_id; /* of a connection */
@@ -31,14 +31,14 @@ typedef struct {
 
 void kl_acceptor_init(kl_acceptor *acceptor);
 kl_status kl_acceptor_start(kl_net *net);
-/* kl_server_listen, of a server that was not stopped. */
+/* kl_server_listen, unless the server was stopped. */
 kl_status kl_acceptor_listen(kl_net *net, const char *host_or_path, int32_t port,
                              int32_t listener, int32_t *bound_port);
-/* kl_server_adopt, of a server that runs. */
+/* kl_server_adopt, if the server runs. */
 kl_status kl_acceptor_adopt(kl_net *net, int fd, int32_t listener);
-/* No connection is accepted when it returns, and the sockets are closed. */
+/* On return no connection is accepted, and the sockets are closed. */
 void kl_acceptor_stop(kl_net *net);
-/* At most so many connections from now on; more that are there stay. */
+/* Limit connections from now on; existing ones above the limit stay. */
 void kl_acceptor_limit(kl_net *net, int32_t connections_max, int32_t per_ip_max);
 
 #endif

@@ -11,7 +11,7 @@
 
 enum { EVENTS_MAX = 256, TRIM_MS = 5000 };
 
-/* ---- its life ------------------------------------------------------------------------ */
+/* ---- life ------------------------------------------------------------------------------ */
 
 kl_status kl_thread_init(kl_thread *thread, kl_net *net, int32_t index) {
     thread->net = net;
@@ -57,7 +57,7 @@ static kl_exchange *holder_of(kl_letter *letter, kl_post_box box) {
     }
 }
 
-/* What is in a box, each once. */
+/* Handle all letters in a box. */
 static void each_letter(kl_thread *thread, kl_post_box box, void (*act)(kl_exchange *)) {
     kl_letter *next;
     for (kl_letter *letter = kl_post_take(&thread->post, box); letter; letter = next) {
@@ -94,10 +94,10 @@ void kl_thread_free(kl_thread *thread) {
     pthread_mutex_destroy(&thread->lock);
 }
 
-/* ---- what others posted -------------------------------------------------------------- */
+/* ---- letters ----------------------------------------------------------------------------- */
 
-/* Its connection goes on, after all that was posted was looked at: so the answers to several
- * requests of a connection are one write. */
+/* Continue its connection after all letters are handled, so that answers to several requests of a
+ * connection are one write. */
 static void went_on(kl_exchange *exchange, bool fine) {
     kl_conn *conn = exchange->request.conn;
     if (!fine) kl_conn_close(conn);
@@ -109,7 +109,7 @@ static void answered(kl_exchange *exchange) {
     else went_on(exchange, kl_exchange_answered(exchange));
 }
 
-/* What it waited for is in memory; its connection may be gone. */
+/* Its part is in memory; its connection may be gone. */
 static void warmed(kl_exchange *exchange) {
     exchange->cold = false;
     if (exchange->request.conn == NULL) kl_exchange_end(exchange);
@@ -137,14 +137,14 @@ static void run_stalled(kl_thread *thread) {
         kl_link_remove(link);
         exchange->state = KL_IN_PYTHON;
         if (kl_up_push(&thread->net->up, exchange, true)) continue;
-        exchange->state = KL_STALLED; /* the first again */
+        exchange->state = KL_STALLED; /* first again */
         kl_link_first(&thread->stalled, link);
         return;
     }
 }
 
 static void pump_ring(kl_thread *thread, kl_link *ring, bool is_dirty) {
-    /* Later ones wait for the next pass. */
+    /* Connections added later wait for the next pass. */
     kl_link_last(ring, &thread->pass_end);
     for (kl_link *link; (link = kl_ring_first(ring)) != &thread->pass_end;) {
         kl_link_remove(link);
@@ -154,7 +154,7 @@ static void pump_ring(kl_thread *thread, kl_link *ring, bool is_dirty) {
     kl_link_remove(&thread->pass_end);
 }
 
-/* The half frame, among the large ones, that got nothing for the longest time; NULL: none. */
+/* The incomplete large frame with the longest silence, or NULL. */
 static kl_conn *stalest_half_frame(kl_thread *thread) {
     for (kl_link *link = thread->partial.next; link != &thread->partial;
          link = link->next) {
@@ -164,8 +164,8 @@ static kl_conn *stalest_half_frame(kl_thread *thread) {
     return NULL;
 }
 
-/* Connections that wait for memory go on when there is some.  Where half frames take all of it
- * there never would be: then the stalest is closed, but not one that is alone. */
+/* Continue connections that wait for memory, if there is some.  If incomplete frames hold all of
+ * it, close the one with the longest silence, unless it is the only one. */
 static void feed_starved(kl_thread *thread) {
     for (kl_link *link; (link = kl_ring_first(&thread->starved)) != NULL;) {
         kl_conn *conn = KL_HOLDER(link, kl_conn, starved);
@@ -174,7 +174,7 @@ static void feed_starved(kl_thread *thread) {
             kl_link_last(&thread->ready, &conn->ready);
             continue;
         }
-        if (thread->half_bytes < thread->held_max) return; /* whole ones will end */
+        if (thread->half_bytes < thread->held_max) return; /* complete ones will end */
         kl_conn *stalest = stalest_half_frame(thread);
         if (stalest == NULL || stalest->in->held == thread->half_bytes) return;
         kl_count_add(&thread->closed_half_frame, 1);
@@ -184,7 +184,7 @@ static void feed_starved(kl_thread *thread) {
 
 /* ---- time ---------------------------------------------------------------------------- */
 
-/* Never overflows: -1 and what is too far away are "never". */
+/* Cannot overflow: -1 and distant times mean never. */
 static int64_t after(int64_t from_ms, int64_t more_ms) {
     return more_ms < 0 || more_ms > INT64_MAX - from_ms ? INT64_MAX : from_ms + more_ms;
 }
@@ -202,8 +202,8 @@ static void close_idle(kl_thread *thread) {
     for (kl_link *link; (link = kl_ring_first(&thread->idle)) != NULL;) {
         kl_conn *conn = KL_HOLDER(link, kl_conn, idle);
         if (after(conn->active_ms, idle_ms_max) > thread->now_ms) return;
-        /* One that waits for its answer is not silent; one that does not take it is.  With
-         * its answer it comes back into the ring. */
+        /* A connection that waits for its answer is not idle; one that does not read it is. The
+         * answer puts it back in the ring. */
         if (conn->first && conn->first->state != KL_ANSWERED) {
             kl_link_remove(link);
             continue;
@@ -223,7 +223,7 @@ static void close_half_frames(kl_thread *thread) {
     }
 }
 
-/* What was not used for some seconds is given back. */
+/* Free memory that was not used for some seconds. */
 static void trim(kl_thread *thread) {
     if (!thread->trims || after(thread->trim_ms, TRIM_MS) > thread->now_ms) return;
     thread->trim_ms = thread->now_ms;
@@ -264,7 +264,7 @@ static bool has_work(kl_thread *thread) {
            atomic_load(&thread->stop_now);
 }
 
-/* Milliseconds for epoll_wait; `awake` was taken back before, so that nothing is missed. */
+/* Timeout for epoll_wait; `awake` was reset before, so that no letter is missed. */
 static int sleep_ms(kl_thread *thread) {
     if (has_work(thread)) return 0;
     int64_t next = next_timer(thread);
@@ -275,14 +275,13 @@ static int sleep_ms(kl_thread *thread) {
     return (int)KL_MAX(KL_MIN(left_ms, (int64_t)INT32_MAX), (int64_t)0);
 }
 
-/* Each connection of the thread; those that the acceptor added and that no event named yet,
- * too. */
+/* Visit all connections of the thread, including those without an event yet. */
 static void each_conn(kl_thread *thread, void (*act)(kl_conn *)) {
     kl_lock(&thread->lock);
     kl_link *link = thread->conns.next;
     while (link != &thread->conns) {
         kl_conn *conn = KL_HOLDER(link, kl_conn, all);
-        link = link->next; /* only this thread takes connections out */
+        link = link->next; /* only this thread removes connections */
         kl_unlock(&thread->lock);
         act(conn);
         kl_lock(&thread->lock);
@@ -299,7 +298,7 @@ static void pass_on(kl_conn *conn) {
     if (kl_conn_part(conn) && !kl_threads_pass(conn->net, conn)) kl_conn_close(conn);
 }
 
-/* Whether the thread goes on. */
+/* True if the thread continues. */
 static bool look_at_leaving(kl_thread *thread) {
     bool leaving = atomic_load(&thread->leaving);
     if (leaving && !thread->was_leaving) each_conn(thread, kl_conn_leave);

@@ -6,7 +6,7 @@
 
 kl_status kl_thread_init(kl_thread *thread, kl_net *net, int32_t index);
 kl_status kl_thread_start(kl_thread *thread);
-/* What was posted to a thread that has ended, or never ran. */
+/* Handle letters posted to a thread that has ended, or never ran. */
 void kl_thread_drain(kl_thread *thread);
 void kl_thread_free(kl_thread *thread); /* it has ended, or never ran */
 

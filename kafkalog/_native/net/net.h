@@ -1,4 +1,4 @@
-/* net.h: the network side of a server: connections and requests; it does not know logs. */
+/* net.h: the network side of a server: connections and requests; independent of logs. */
 #ifndef KL_NET_H
 #define KL_NET_H
 
@@ -9,36 +9,35 @@
 #include "up.h"
 
 struct kl_net {
-    const kl_server_config
-        *config; /* set by the caller, never changed, as is what follows */
+    const kl_server_config *config; /* set by the caller, immutable, as is ops */
     const kl_ops *ops;
     _Atomic(const kl_kind *)
-        kinds[KL_API_KEYS]; /* of ops; NULL: Python's, for now at least */
-    void *context;          /* of the operations */
+        kinds[KL_API_KEYS]; /* from ops; NULL: Python handles them, at least for now */
+    void *context;          /* for the operations */
     kl_clock clock;
-    kl_thread *threads;           /* see threads.h, also for what follows */
-    _Atomic int32_t thread_count; /* that there are, or were: only grows */
+    kl_thread *threads;           /* see threads.h, also for the next two */
+    _Atomic int32_t thread_count; /* initialised places: only grows */
     int32_t serving;              /* guarded by the acceptor's lock */
 
     kl_up up;
     kl_peers peers;
     kl_acceptor acceptor;
 
-    _Atomic(bool) paused; /* its threads stand still, or are to; changed under the lock */
-    pthread_mutex_t pause_lock; /* guards what follows */
+    _Atomic(bool) paused; /* its threads are paused, or will be; changed under the lock */
+    pthread_mutex_t pause_lock; /* guards the members below */
     pthread_cond_t pause_turn;
-    int32_t standing; /* of them */
+    int32_t standing; /* paused threads */
 };
 
-/* Its table of kinds and what it is paused with; the rest is set by the caller. */
+/* Initialise the table of kinds and the pause; the caller sets the rest. */
 void kl_net_init(kl_net *net, const kl_ops *ops);
 void kl_net_free(kl_net *net);
-/* Pause its running threads, on return; or let them continue. */
+/* On return all running threads are paused; or let them continue. */
 void kl_net_pause(kl_net *net, bool on);
-/* One of its threads waits here as long as it is paused. */
+/* One of its threads waits while the network is paused. */
 void kl_net_stand(kl_net *net);
-/* The loop of a thread is over; and a wait for that until `until_ms` of the monotonic clock: false
- * if it is not. */
+/* The loop of a thread has ended; and a wait for that until `until_ms` (monotonic): false if it has
+ * not. */
 void kl_net_tell_over(kl_thread *thread);
 bool kl_net_wait_over(kl_thread *thread, int64_t until_ms);
 

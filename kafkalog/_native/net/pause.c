@@ -1,4 +1,4 @@
-/* pause.c: pauses all of the network's threads, or none; and waits for the end of one. */
+/* pause.c: pauses all network threads, or none; waits for the end of one. */
 #include "threads.h"
 
 enum { LOOK_MS = 5 }; /* a thread may end unnoticed */
@@ -20,7 +20,7 @@ void kl_net_pause(kl_net *net, bool on) {
     atomic_store(&net->paused, on);
     pthread_cond_broadcast(&net->pause_turn);
     for (int32_t i = 0; i < net->thread_count; i++) {
-        atomic_store(&net->threads[i].room, true); /* it looks again before it sleeps */
+        atomic_store(&net->threads[i].room, true); /* it checks again before it sleeps */
         kl_post_ring(&net->threads[i].post);
     }
     while (on ? net->standing < kl_threads_running(net) : net->standing > 0)

@@ -31,7 +31,7 @@ void kl_peers_wake(kl_peers *peers) {
 bool kl_peers_full(kl_peers *peers) {
     if (atomic_load(&peers->count) < atomic_load(&peers->count_max)) return false;
     atomic_store(&peers->full, true);
-    /* One may have ended before it could see that, or more be allowed. */
+    /* A connection may have ended before `full` was set, or the limit was raised. */
     if (atomic_load(&peers->count) >= atomic_load(&peers->count_max)) return true;
     atomic_store(&peers->full, false);
     return false;
@@ -54,7 +54,7 @@ static kl_peer *obtain(kl_peers *peers, const uint8_t *address) {
     return NULL;
 }
 
-/* Locked.  Forget an address that has no connection. */
+/* Locked.  Forget an address without connections. */
 static void let_go(kl_peers *peers, kl_peer *peer) {
     if (peer->count > 0) return;
     kl_table_remove(&peers->by_address, kl_hash(peer->address, KL_ADDRESS_BYTES), peer);

@@ -6,9 +6,9 @@
 
 enum { KL_ADDRESS_BYTES = 16 };
 
-/* An address that has connections here. */
+/* An address with connections. */
 typedef struct {
-    uint8_t address[KL_ADDRESS_BYTES]; /* IPv4 mapped into IPv6 */
+    uint8_t address[KL_ADDRESS_BYTES]; /* IPv4 mapped to IPv6 */
     int32_t count;
 } kl_peer;
 
@@ -18,7 +18,7 @@ typedef struct {
     _Atomic int64_t count; /* connections */
     _Atomic int32_t count_max;
     _Atomic int32_t per_ip_max;
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards the members below */
     kl_table by_address;
 } kl_peers;
 
@@ -26,12 +26,12 @@ kl_status kl_peers_init(kl_peers *peers);
 void kl_peers_free(kl_peers *peers);
 /* Wake the acceptor. */
 void kl_peers_wake(kl_peers *peers);
-/* Whether the limit is reached; then the acceptor is woken when a connection ends. */
+/* True if the limit is reached; then the end of a connection wakes the acceptor. */
 bool kl_peers_full(kl_peers *peers);
-/* Count one more from an address; NULL: not counted.  False: the address has too many, or there is
- * no memory. */
+/* Count a connection from an address; NULL: not counted.  False: the address has too many, or there
+ * is no memory. */
 bool kl_peers_enter(kl_peers *peers, const uint8_t *address, kl_peer **out);
-/* It has ended; from any thread. */
+/* The connection has ended; from any thread. */
 void kl_peers_leave(kl_peers *peers, kl_peer *peer);
 
 #endif

@@ -5,9 +5,9 @@
 
 #include "base/buffer.h"
 
-/* More than this is not kept: what a thread can have in hand at once with large frames. */
+/* Limit of free memory: what a thread may need at once for large frames. */
 static const size_t KEPT_BYTES_MAX = (size_t)32 << 20;
-/* Chunks from this size on are whole pages: the system has them back after a burst. */
+/* From this size on chunks are whole pages, returned to the system after a burst. */
 static const size_t PAGES_FROM = (size_t)128 << 10;
 
 static size_t class_bytes(uint32_t size_class) {

@@ -8,38 +8,38 @@
 typedef struct kl_chunk kl_chunk;
 struct kl_chunk {
     kl_chunk *next;
-    size_t held; /* of a large frame: bytes that were received into it */
+    size_t held; /* received bytes of a large frame */
     uint32_t size_class;
     uint8_t data[];
 };
 
 enum { KL_CHUNK_CLASSES = 21, KL_CHUNK_SMALL = 4096 }; /* 4 KiB to 4 GiB */
-/* What a chunk of the smallest class holds: most requests fit. */
+/* Capacity of the smallest class: most requests fit. */
 #define KL_CHUNK_SMALL_BYTES (KL_CHUNK_SMALL - sizeof(kl_chunk))
 
 typedef struct {
     kl_chunk *free[KL_CHUNK_CLASSES];
     uint32_t free_count[KL_CHUNK_CLASSES];
-    uint32_t free_least[KL_CHUNK_CLASSES]; /* since the last kl_pool_trim */
+    uint32_t free_least[KL_CHUNK_CLASSES]; /* minimum since the last kl_pool_trim */
     size_t free_bytes;
-    size_t held_bytes;           /* received, of all large frames in hand */
-    _Atomic int64_t bytes;       /* in use and kept */
+    size_t held_bytes;           /* received bytes of all large frames */
+    _Atomic int64_t bytes;       /* in use and free */
     _Atomic int64_t allocations; /* since the start */
 } kl_pool;
 
-/* A chunk with room for `bytes`; NULL if there is no memory.  Not zeroed. */
+/* A chunk of at least `bytes`; NULL: no memory.  Not zeroed. */
 kl_chunk *kl_pool_take(kl_pool *pool, size_t bytes);
 void kl_pool_give(kl_pool *pool, kl_chunk *chunk); /* NULL is fine */
-/* More bytes of a large frame were received: they count until the chunk is given back. */
+/* Count received bytes of a large frame until the chunk is given back. */
 void kl_pool_hold(kl_pool *pool, kl_chunk *chunk, size_t bytes);
-/* They no longer count.  NULL is fine. */
+/* Stop counting them.  NULL is fine. */
 void kl_pool_let_go(kl_pool *pool, kl_chunk *chunk);
 size_t kl_chunk_capacity(const kl_chunk *chunk);
-/* A chunk in use goes to another thread's pool: it no longer counts here, */
+/* Move a chunk in use to another thread's pool: stop counting it here, */
 void kl_pool_part(kl_pool *pool, const kl_chunk *chunk);
-/* and there, when that thread says so. */
+/* and count it there, called by that thread. */
 void kl_pool_adopt(kl_pool *pool, const kl_chunk *chunk);
-/* Free what was not used since the last call; returns whether anything is still kept. */
+/* Free chunks unused since the last call; true if any are still kept. */
 bool kl_pool_trim(kl_pool *pool);
 void kl_pool_free(kl_pool *pool);
 

@@ -30,7 +30,7 @@ void kl_post_put(kl_post *post, kl_post_box box, kl_letter *letter) {
 
 kl_letter *kl_post_take(kl_post *post, kl_post_box box) {
     kl_letter *list = NULL, *next;
-    /* A list that is pushed to is the wrong way round. */
+    /* The list is in reverse order. */
     for (kl_letter *one = atomic_exchange(&post->boxes[box], NULL); one; one = next) {
         next = one->next;
         one->next = list;

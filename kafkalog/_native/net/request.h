@@ -1,8 +1,7 @@
-/* request.h: one request as its handler sees it, and what the network requires of a handler.
+/* request.h: a request, and the interface of a handler.
  *
- * A request belongs to the network thread of its connection: it is run there, is completed
- * there, and its fields are that thread's alone.  Other threads may do one thing with it:
- * kl_request_wake. */
+ * A request belongs to the network thread of its connection, which runs and completes it; only that
+ * thread may use its fields.  Other threads may only call kl_request_wake. */
 #ifndef KL_REQUEST_H
 #define KL_REQUEST_H
 
@@ -13,107 +12,105 @@ typedef struct kl_request kl_request;
 
 /* The outcome of a run of a request. */
 typedef enum {
-    KL_DONE,           /* the response is put */
-    KL_SILENT,         /* done, and no response is wanted (acks=0) */
+    KL_DONE,           /* the response is complete */
+    KL_SILENT,         /* done, without a response (acks=0) */
     KL_PARKED,         /* waits: kl_request_wake, or its deadline, runs it again */
-    KL_PARKED_READ_ON, /* the same, and Produce requests behind it are run */
-    KL_UP,             /* Python's */
+    KL_PARKED_READ_ON, /* the same, and later Produce requests may run */
+    KL_UP,             /* pass it to Python */
     KL_DROP            /* close the connection */
 } kl_verdict;
 
 struct kl_request {
     void *context; /* of the operations: kl_net.context */
     kl_conn *conn;
-    int32_t thread;    /* index of its network thread: for memory that is kept per thread */
+    int32_t thread;    /* index of its network thread, for memory kept per thread */
     int32_t listener;  /* as given to kl_server_listen */
     int32_t principal; /* of its connection */
-    /* The frame behind its size field, from the first byte of the header on.  Ours and
-     * writable: offsets may be stamped in place.  Valid until the request ends, or
-     * its frame was released; then NULL. */
+    /* The frame after its size field, beginning with the header.  Writable: offsets may be stamped
+     * in place.  Valid until the request ends or its frame is released; then NULL. */
     uint8_t *data;
     size_t bytes;
-    size_t body_pos; /* of the body, behind the header and its tagged fields */
+    size_t body_pos; /* after the header and its tagged fields */
     int16_t api_key;
     int16_t api_version;
     int32_t correlation_id;
     kl_span client_id; /* data NULL: null */
 
-    bool counts;  /* its frame, among those in hand, while it is parked */
-    bool no_up;   /* Python handed it back: what is unknown now gets its error */
-    bool expired; /* its deadline came, or the server stops: answer with what is there */
-    /* Set by a run that parks: what was put of the response stays for the next run. */
+    bool counts;  /* its frame counts as in progress while parked */
+    bool no_up;   /* returned by Python: answer unknown partitions with an error */
+    bool expired; /* its deadline expired, or the server stops: answer with what there is */
+    /* Set by a run that parks: keep the response so far for the next run. */
     bool keep_response;
-    /* Set by a run that parks for data: what its client sends behind it ends the wait. */
+    /* Set by a run that parks for data: a later request of the client ends the wait. */
     bool yields;
-    int32_t
-        why; /* with KL_UP: the reason for Python; KL_UP_FAST_PATH unless a run sets it */
+    int32_t why; /* with KL_UP: the reason; KL_UP_FAST_PATH by default */
 
-    /* What a parked request waits with.  A run sets them before it returns KL_PARKED or
-     * KL_PARKED_READ_ON; all are zero, and deadline_ms INT64_MAX, in its first run.  Before a
-     * run returns anything else than the two, it must have done what `cancel` does. */
+    /* State of a parked request, set by a run before it returns KL_PARKED or KL_PARKED_READ_ON.  In
+     * the first run all are zero, and deadline_ms INT64_MAX.  A run with another result must first
+     * do the work of `cancel`. */
     void *parked;
-    int64_t deadline_ms; /* of kl_clock_now; the request is run again with `expired`, and
-                          * must not park then without a new one */
+    /* By kl_clock_now; then it runs again with `expired`, and must not park without a new one. */
+    int64_t deadline_ms;
 };
 
-/* The frame is no longer needed: its memory can be reused.  `data` becomes NULL; the request cannot
- * be passed to Python afterwards. */
+/* Release the frame's memory.  `data` becomes NULL; the request cannot be passed to Python any
+ * more. */
 void kl_request_release_frame(kl_request *request);
 
-/* ---- the response: memory and slices of files, in the order in which they are put --------
+/* ---- the response: memory and slices of files, in this order ------------------------------
  *
- * The size field and the header (correlation id, and the empty tagged fields of flexible
- * versions) are put by the server.  A run begins with an empty response, unless
- * keep_response was set by the one before. */
+ * The server writes the size field and the header (correlation id, and empty tagged fields of
+ * flexible versions).  A run begins with an empty response, unless the previous run set
+ * keep_response. */
 
-/* Room for `bytes` more of the response's memory, to be written before the next call; NULL
- * when there is no memory.  Moves what was returned before. */
+/* Space for `bytes` more of the response's memory, to be written before the next call; NULL: no
+ * memory.  Invalidates earlier pointers. */
 uint8_t *kl_response_reserve(kl_request *request, size_t bytes);
-/* How much memory was put. */
+/* Size of the memory so far. */
 size_t kl_response_pos(const kl_request *request);
-/* Take back the memory from `pos` on.  No slice may follow it. */
+/* Discard the memory from `pos` on.  No slice may follow it. */
 void kl_response_rewind(kl_request *request, size_t pos);
-/* A piece of a file, sent by sendfile at this point.  Takes the slice, even if it fails
+/* Add a slice of a file at this point, sent by sendfile.  Takes the slice, even on failure
  * (KL_E_NO_MEMORY). */
 kl_status kl_response_slice(kl_request *request, kl_slice *slice);
 
 /* ---- any thread ------------------------------------------------------------------------- */
 
-/* Run a parked request again on its network thread.  Only as long as it cannot end
- * before: under the lock under which cancel and the runs take it out of the list in
- * which it was found.  Takes no lock itself and may be called many times. */
+/* Run a parked request again on its network thread.  Call it only while the request cannot end:
+ * under the lock under which cancel and runs remove it from the list where it was found.  Takes no
+ * lock itself, and may be called repeatedly. */
 void kl_request_wake(kl_request *request);
 
-/* ---- what hangs in the table of operations ------------------------------------------------ */
+/* ---- the table of operations --------------------------------------------------------------- */
 
-/* A piece of a file that goes out next.  It lies in the response, which waits for it. */
+/* A piece of a file to be sent next; embedded in the response that waits for it. */
 typedef struct kl_warming kl_warming;
 struct kl_warming {
-    kl_warming *next; /* of the code that warms it */
+    kl_warming *next; /* for the code that warms it */
     int fd;
     int64_t pos, end;
 };
-/* Once for each that `warm` took, by any thread.  Then it is the network's again. */
+/* Called once per piece accepted by `warm`, from any thread; returns it to the network. */
 void kl_warmed(kl_warming *warming);
 
-/* How requests of a kind are answered on the network thread of their connection. */
+/* The handlers of a kind of request, on the network thread of its connection. */
 typedef struct {
-    /* Once when the frame is whole, and again each time that the request is woken, expires,
-     * or comes back from Python. */
+    /* Called when the frame is complete, and whenever the request is woken, expires, or returns
+     * from Python. */
     kl_verdict (*run)(kl_request *request);
-    /* The connection of a parked one is gone.  It must take the request out of every list
-     * from which it may be woken, and free `parked`.  No run follows it. */
+    /* The connection of a parked request is gone: remove it from every list that could wake it, and
+     * free `parked`.  No run follows. */
     void (*cancel)(kl_request *request);
-    /* It may run while others of its connection wait with KL_PARKED_READ_ON. */
+    /* may run while others of its connection wait with KL_PARKED_READ_ON */
     bool overtakes;
 } kl_kind;
 
 typedef struct {
-    const kl_kind *kinds[KL_API_KEYS]; /* NULL: they go up to Python */
-    /* Whether these bytes are in memory.  False: they will be, or cannot be had; then
-     * kl_warmed is called. */
+    const kl_kind *kinds[KL_API_KEYS]; /* NULL: passed to Python */
+    /* True if these bytes are in memory.  False: kl_warmed is called when they are, or cannot
+     * be. */
     bool (*warm)(void *context, kl_warming *warming);
-    /* A slice was sent, or will not be. */
+    /* A slice was sent, or never will be. */
     void (*drop)(void *context, kl_slice *slice);
 } kl_ops;
 

@@ -12,7 +12,7 @@ static void drop(kl_exchange *exchange, kl_slice *slice) {
     net->ops->drop(net->context, slice);
 }
 
-/* ---- the whole ----------------------------------------------------------------------- */
+/* ---- whole responses ------------------------------------------------------------------- */
 
 void kl_response_clear(kl_exchange *exchange) {
     for (size_t i = exchange->part_index; i < exchange->part_count; i++)
@@ -30,8 +30,7 @@ void kl_response_part_sent(kl_exchange *exchange) {
     exchange->part_sent = exchange->warm_end = 0;
 }
 
-/* The size field, the correlation id and, where this kind of response has them, no tagged
- * fields. */
+/* Size field, correlation id and, if flexible, empty tagged fields. */
 static size_t fast_header_bytes(const kl_request *request) {
     return KL_RESPONSE_HEADER_BYTES +
            (kl_header_flexible(request->api_key, request->api_version) ? 1 : 0);
@@ -65,7 +64,7 @@ bool kl_response_finish(kl_exchange *exchange, int32_t header_version) {
     return true;
 }
 
-/* ---- what is put in ------------------------------------------------------------------ */
+/* ---- contents -------------------------------------------------------------------------- */
 
 uint8_t *kl_response_reserve(kl_request *request, size_t bytes) {
     return reserve(exchange_of(request), bytes);
@@ -99,7 +98,7 @@ kl_status kl_response_slice(kl_request *request, kl_slice *slice) {
     KL_ASSERT(slice->fd >= 0 && slice->bytes > 0);
     exchange->parts[exchange->part_count++] = (kl_part){*slice, exchange->memory.bytes};
     exchange->parts_bytes += slice->bytes;
-    *slice = (kl_slice){.fd = -1}; /* the response's now */
+    *slice = (kl_slice){.fd = -1}; /* owned by the response */
     return KL_OK;
 }
 

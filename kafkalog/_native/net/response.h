@@ -1,17 +1,16 @@
-/* response.h: the memory and the pieces of files of a response.  request.h declares how handlers
- * put them. */
+/* response.h: the memory and slices of a response.  request.h declares how handlers add them. */
 #ifndef KL_RESPONSE_H
 #define KL_RESPONSE_H
 
 #include "exchange.h"
 
-/* Empty, but for room for the header.  False: no memory. */
+/* Empty, with space for the header.  False: no memory. */
 bool kl_response_begin(kl_exchange *exchange);
-/* Write size and header in front of a response that is put.  False: it is too large. */
+/* Write size and header before a complete response.  False: it is too large. */
 bool kl_response_finish(kl_exchange *exchange, int32_t header_version);
-/* Without any of it; what was not sent is let go. */
+/* Discard it; drop slices that were not sent. */
 void kl_response_clear(kl_exchange *exchange);
-/* Let the part that goes out go: it was sent. */
+/* Drop the current part: it was sent. */
 void kl_response_part_sent(kl_exchange *exchange);
 
 #endif

@@ -29,8 +29,8 @@ void kl_stream_close(kl_stream *stream) {
 }
 
 kl_status kl_stream_watch(const kl_stream *stream, int epoll_fd, void *data) {
-    /* Edge-triggered for both ways at once: no call per request.  That it can be written to
-     * is an event by itself, by which its thread learns of it. */
+    /* Edge-triggered in both directions: no call per request.  The thread learns of a new
+     * connection by the event that it is writable. */
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
                                 .data.ptr = data};
     if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, stream->fd, &event) == 0) return KL_OK;

@@ -23,14 +23,14 @@ kl_status kl_threads_put(kl_thread *thread, kl_conn *conn) {
 bool kl_threads_pass(kl_net *net, kl_conn *conn) {
     kl_thread *from = conn->thread;
     kl_lock(&net->acceptor.lock);
-    bool leaves = atomic_load(&from->leaving); /* else it is wanted again */
+    bool leaves = atomic_load(&from->leaving); /* otherwise it is needed again */
     kl_thread *to = leaves ? kl_threads_next(net, conn->listener) : from;
     kl_stream_ignore(&conn->stream, from->epoll_fd);
     kl_lock(&from->lock);
     kl_link_remove(&conn->all);
     kl_unlock(&from->lock);
     conn->thread = to;
-    bool taken = kl_threads_put(to, conn) == KL_OK; /* from here on it is the other's */
+    bool taken = kl_threads_put(to, conn) == KL_OK; /* now owned by the other thread */
     if (!taken) conn->thread = from;
     kl_unlock(&net->acceptor.lock);
     return taken;

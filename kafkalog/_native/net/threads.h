@@ -1,29 +1,28 @@
-/* threads.h: how many network threads there are, and which of them serve.
+/* threads.h: the network threads, and which of them serve.
  *
- * They are in an array that never moves.  The first is the control listener's, if there is one; of
- * those after it, the first few accept connections.  A surplus one leaves: it reads nothing new,
- * passes each connection without a request in progress to one that stays, and ends with the last;
- * no client is cut off.  Its place is kept for late messages, and for the next time that more
- * threads are wanted. */
+ * They are in an array that never moves: first the control listener's, if any, then those that
+ * accept connections.  A surplus thread leaves: it reads nothing new, passes each connection
+ * without a request in progress to a serving thread, and ends after the last; no client is cut off.
+ * Its place stays for late messages, and for a later increase. */
 #ifndef KL_THREADS_H
 #define KL_THREADS_H
 
 #include "net.h"
 
-enum { KL_THREADS_MAX = 256 }; /* without the control listener's */
+enum { KL_THREADS_MAX = 256 }; /* excluding the control listener's */
 
-/* The n-th of those that accept connections of all listeners except the control one. */
+/* The n-th thread that serves listeners other than the control listener. */
 kl_thread *kl_threads_nth(kl_net *net, int32_t n);
 /* Under the acceptor's lock: the thread for a listener's next connection. */
 kl_thread *kl_threads_next(kl_net *net, int32_t listener);
-/* Under the acceptor's lock.  Its events are the thread's from now on. */
+/* Under the acceptor's lock.  From now on the thread handles its events. */
 kl_status kl_threads_put(kl_thread *thread, kl_conn *conn);
-/* Pass a connection, which is in none of its thread's rings, to a thread that stays.  False: no
- * thread takes it; it still belongs to its own. */
+/* Pass a connection, which is in none of its thread's rings, to a serving thread.  False: failed,
+ * and its thread keeps it. */
 bool kl_threads_pass(kl_net *net, kl_conn *conn);
-/* Whether a leaving thread has no connection left, and ends. */
+/* True if a leaving thread has no connections left, and ends. */
 bool kl_threads_left(kl_thread *thread);
-/* How many run. */
+/* The number of running threads. */
 int32_t kl_threads_running(kl_net *net);
 
 #endif

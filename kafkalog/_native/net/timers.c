@@ -1,4 +1,4 @@
-/* timers.c: a binary heap; each timer knows its place in it. */
+/* timers.c: a binary heap; each timer stores its index. */
 #include "timers.h"
 
 static void put(kl_timers *timers, size_t place, kl_timer *timer) {
@@ -10,7 +10,7 @@ static int64_t due(const kl_timers *timers, size_t place) {
     return timers->heap[place - 1]->due_ms;
 }
 
-/* Move `timer` from `place` to where it belongs: up first, then down. */
+/* Sift `timer` from `place` up, then down. */
 static void settle(kl_timers *timers, size_t place, kl_timer *timer) {
     for (; place > 1 && due(timers, place / 2) > timer->due_ms; place /= 2)
         put(timers, place, timers->heap[place / 2 - 1]);

@@ -1,12 +1,12 @@
-/* timers.h: deadlines, the earliest first.  For one thread. */
+/* timers.h: deadlines, earliest first.  For one thread. */
 #ifndef KL_TIMERS_H
 #define KL_TIMERS_H
 
 #include "base/base.h"
 
-/* It is embedded in its subject. */
+/* Embedded in its subject. */
 typedef struct {
-    size_t place; /* in the heap, counted from 1; 0: in none */
+    size_t place; /* index in the heap, from 1; 0: not in it */
     int64_t due_ms;
 } kl_timer;
 
@@ -17,7 +17,7 @@ typedef struct {
 } kl_timers;
 
 kl_status kl_timers_add(kl_timers *timers, kl_timer *timer, int64_t due_ms);
-/* One that is in no heap: nothing. */
+/* Nothing if it is not in the heap. */
 void kl_timers_remove(kl_timers *timers, kl_timer *timer);
 /* NULL: none. */
 kl_timer *kl_timers_first(const kl_timers *timers);

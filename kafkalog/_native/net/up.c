@@ -1,4 +1,4 @@
-/* up.c: the queue to Python, and what comes back. */
+/* up.c: the queue of requests to Python, and their answers. */
 #include "up.h"
 
 #include "conn.h"
@@ -44,8 +44,8 @@ bool kl_up_push(kl_up *up, kl_exchange *exchange, bool again) {
     bool control = is_control(up, exchange);
     kl_lock(&up->lock);
     int32_t *count = control ? &up->control_count : &up->data_count;
-    /* While some wait to be notified, free places are theirs: clients that send again as soon as
-     * they are answered would otherwise keep them out forever. */
+    /* While threads wait for space, it is theirs: clients that resend immediately would otherwise
+     * starve them. */
     bool room = *count < up->count_max && (again || control || !up->wanted);
     if (room) {
         *count += 1;
@@ -67,8 +67,8 @@ static void unqueue(kl_up *up, kl_exchange *exchange) {
     *count -= 1;
 }
 
-/* Whether to notify the threads that there is room: not for each place, as each notification
- * costs a wake. */
+/* True if the threads should be notified of space: not for each place, as every notification costs
+ * a wake-up. */
 static bool has_room_again(kl_up *up) {
     if (!up->wanted || KL_MAX(up->control_count, up->data_count) > up->count_max / 2)
         return false;
@@ -100,7 +100,7 @@ void kl_up_close(kl_up *up) {
     kl_unlock(&up->lock);
 }
 
-/* ---- slots: what Python has ---------------------------------------------------------- */
+/* ---- slots: requests taken by Python ------------------------------------------------------ */
 
 static kl_status more_slots(kl_up *up) {
     uint32_t count = KL_MAX(up->slot_count * 2, (uint32_t)SLOTS_MIN);
@@ -115,7 +115,7 @@ static kl_status more_slots(kl_up *up) {
     return KL_OK;
 }
 
-/* The generation counts the requests that a slot had, so that no id comes twice. */
+/* The generation counts a slot's requests, so that no id is used twice. */
 static uint64_t put_in_slot(kl_up *up, kl_exchange *exchange) {
     KL_ASSERT(up->free_slot > 0 && up->free_slot <= up->slot_count);
     kl_slot *slot = &up->slots[up->free_slot - 1];
@@ -146,7 +146,7 @@ static kl_exchange *take_from_slot(kl_up *up, uint64_t id) {
 
 /* ---- the calls ----------------------------------------------------------------------- */
 
-/* Under the lock: a queued exchange has its connection still. */
+/* Under the lock: a queued exchange still has its connection. */
 static void describe(const kl_exchange *exchange, uint64_t id, kl_request_info *out) {
     const kl_request *request = &exchange->request;
     *out = (kl_request_info){
@@ -197,7 +197,7 @@ kl_status kl_up_take(kl_up *up, int32_t timeout_ms, kl_request_info *out) {
     return status;
 }
 
-/* To its network thread, which has ended maybe: then kl_server_free finds it. */
+/* Post to its network thread, which may have ended: then kl_server_free finds it. */
 static void post(kl_exchange *exchange, kl_outcome outcome) {
     exchange->outcome = outcome;
     kl_post_put(&exchange->owner->post, KL_POST_ANSWER, &exchange->answer);
@@ -215,7 +215,7 @@ static kl_status take_back(kl_up *up, uint64_t id, kl_exchange **out) {
     return *out ? KL_OK : no_request(id);
 }
 
-/* Put an answer of Python's.  This thread alone has the exchange. */
+/* Store Python's answer.  Only this thread has the exchange. */
 static kl_status put_answer(kl_exchange *exchange, const uint8_t *body, size_t bytes,
                             int32_t header_version) {
     kl_buffer *memory = &exchange->memory;
@@ -255,7 +255,7 @@ kl_status kl_up_read(kl_up *up, uint64_t id) {
     kl_lock(&up->lock);
     bool found = is_taken(up, id);
     if (found) {
-        kl_exchange *exchange = up->slots[place - 1].exchange; /* as long as it is in it */
+        kl_exchange *exchange = up->slots[place - 1].exchange; /* valid while in its slot */
         atomic_store(&exchange->read, true);
         if (!atomic_exchange(&exchange->wake_posted, true))
             kl_post_put(&exchange->owner->post, KL_POST_WAKE, &exchange->wake);

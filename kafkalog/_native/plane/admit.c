@@ -85,7 +85,7 @@ kl_status kl_admission_usage(const kl_admission *admission, int32_t principal,
 bool kl_admits(const kl_admission *admission, int32_t principal, int32_t right,
                const kl_topic_key *topic) {
     entry *one = find(admission, principal);
-    (void)topic; /* rights are the same on all topics so far */
+    (void)topic; /* rights apply to all topics so far */
     return one &&
            (atomic_load_explicit(&one->rights, memory_order_relaxed) & right) == right;
 }

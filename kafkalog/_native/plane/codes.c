@@ -9,7 +9,7 @@ static const int16_t codes[] = {
     [KL_E_FORKED] = CODE_UNKNOWN_SERVER_ERROR,
     [KL_E_READ_ONLY] = CODE_KAFKA_STORAGE_ERROR,
     [KL_E_TIMEOUT] = CODE_REQUEST_TIMED_OUT,
-    [KL_E_BUFFER_TOO_SMALL] = CODE_CORRUPT_MESSAGE, /* a batch that is cut off */
+    [KL_E_BUFFER_TOO_SMALL] = CODE_CORRUPT_MESSAGE, /* a partial batch */
     [KL_E_NO_MEMORY] = CODE_KAFKA_STORAGE_ERROR,
     [KL_E_IO] = CODE_KAFKA_STORAGE_ERROR,
     [KL_E_NO_SPACE] = CODE_KAFKA_STORAGE_ERROR,
@@ -41,6 +41,6 @@ KL_STATIC_ASSERT(sizeof codes / sizeof codes[0] == KL_E_NOT_ENOUGH_REPLICAS + 1,
 
 int16_t kl_code_of(kl_status status) {
     if ((size_t)status >= sizeof codes / sizeof codes[0]) return CODE_UNKNOWN_SERVER_ERROR;
-    KL_ASSERT((codes[status] == CODE_NONE) == (status == KL_OK)); /* the table has all */
+    KL_ASSERT((codes[status] == CODE_NONE) == (status == KL_OK)); /* complete */
     return codes[status];
 }

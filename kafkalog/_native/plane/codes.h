@@ -1,5 +1,5 @@
-/* codes.h: the error codes of Kafka that the fast path answers with, and those for our statuses.
- * kafka.md, appendix A. */
+/* codes.h: the Kafka error codes of the fast path, and the code of each status.  kafka.md, appendix
+ * A. */
 #ifndef KL_CODES_H
 #define KL_CODES_H
 

@@ -1,10 +1,9 @@
-/* cold.c: what is on disk only.
+/* cold.c: data that must come from disk.
  *
- * sendfile(2) waits for the disk if a page is not in memory, and so do all connections of the
- * network thread.  So a piece is checked first, and one that is not in memory is read by a cold
- * reader, which discards it: then sendfile finds it.  Cold readers also load the indexes and
- * headers that find the place of a read, and do what an append needs besides its own write, such as
- * a roll. */
+ * If a page is not in memory, sendfile(2) waits for the disk, and with it all connections of the
+ * network thread.  So each piece is checked first, and a cold reader reads a missing one and
+ * discards it: then sendfile finds it.  Cold readers also load the indexes and headers that a read
+ * needs, and do an append's work beyond its own write, such as a roll. */
 #include "cold.h"
 
 #include <errno.h>
@@ -20,7 +19,7 @@ void kl_cold_init(kl_cold *cold) {
     pthread_cond_init(&cold->some, NULL);
 }
 
-/* sendfile will meet the failure, and report it to the client. */
+/* On failure sendfile fails, too, and reports it to the client. */
 static void read_piece(const kl_warming *warming) {
     uint8_t nowhere[READ_BYTES];
     for (int64_t pos = warming->pos; pos < warming->end;) {
@@ -32,7 +31,7 @@ static void read_piece(const kl_warming *warming) {
     }
 }
 
-/* As the request will do it, and nothing is kept of it: what fails here fails there. */
+/* Does the work of the request and discards the result: a failure occurs again there. */
 static void load_item(const kl_load_item *item) {
     kl_log *log = item->replica->log;
     kl_slice slice;
@@ -77,8 +76,8 @@ static bool is_append(const kl_load *load) {
     return load->items[load->at].append.bytes > 0;
 }
 
-/* Locked.  Whether its next item may be loaded now: no other item of its log is being loaded, and a
- * thread is left for reads. */
+/* Locked.  True if its next item may be loaded now: no other item of its log is loading, and a
+ * thread remains for reads. */
 static bool is_free(const kl_cold *cold, const kl_load *load) {
     int appends = 0;
     KL_ASSERT_HELD(&cold->lock);
@@ -90,7 +89,7 @@ static bool is_free(const kl_cold *cold, const kl_load *load) {
     return !is_append(load) || appends < KL_COLD_APPENDS_MAX;
 }
 
-/* Locked.  The oldest that may go on; NULL: none. */
+/* Locked.  The oldest that may run, or NULL. */
 static kl_load *next_load(const kl_cold *cold) {
     kl_load *load = cold->waiting_loads;
     while (load && !cold->stop && !is_free(cold, load)) load = load->next;
@@ -99,7 +98,7 @@ static kl_load *next_load(const kl_cold *cold) {
 
 static void *run(void *argument);
 
-/* Locked.  Whether a thread will take what is pushed. */
+/* Locked.  True if a thread will run pushed work. */
 static bool have_thread(kl_cold *cold) {
     KL_ASSERT_HELD(&cold->lock);
     KL_ASSERT(cold->waiting >= 0 && cold->waiting <= cold->count);
@@ -111,14 +110,14 @@ static bool have_thread(kl_cold *cold) {
     return true;
 }
 
-/* Locked.  After a thread has taken its work, another one takes what is left. */
+/* Locked.  After a thread took its work, wake another for the rest. */
 static void pass_on(kl_cold *cold) {
     if (cold->stop || (cold->first == NULL && next_load(cold) == NULL)) return;
     if (cold->waiting > 0) pthread_cond_signal(&cold->some);
     else have_thread(cold);
 }
 
-/* Locked, but not while it works. */
+/* Locked, but not while reading. */
 static void run_warming(kl_cold *cold) {
     KL_ASSERT_HELD(&cold->lock);
     kl_warming *warming = cold->first;
@@ -128,14 +127,14 @@ static void run_warming(kl_cold *cold) {
     bool stop = cold->stop;
     kl_unlock(&cold->lock);
     if (!stop) read_piece(warming);
-    /* The last access to it, and its only signal: a separate flag could be seen first, and its
-     * request could end.  `done` of a load is such a flag: it is read only under the lock, under
-     * which its request is woken. */
+    /* The last access to it, and its only signal: a separate flag could be seen first, and the
+     * request could end.  The `done` of a load is read only under the lock under which its request
+     * is woken. */
     kl_warmed(warming);
     kl_lock(&cold->lock);
 }
 
-/* Locked, but not while it works.  One item: the others wait again, behind those that do. */
+/* Locked, but not while loading.  One item: then the load queues again behind the others. */
 static void run_load(kl_cold *cold, kl_load *load) {
     KL_ASSERT_HELD(&cold->lock);
     KL_ASSERT(!load->running && !load->done && load->at < load->count);
@@ -152,7 +151,7 @@ static void run_load(kl_cold *cold, kl_load *load) {
     load->at++;
     load->done = load->at == load->count;
     if (load->request == NULL) free_load(load);
-    else if (load->done) kl_request_wake(load->request); /* which leaves it */
+    else if (load->done) kl_request_wake(load->request); /* and the request leaves it */
     else append_to(&cold->waiting_loads, load);
 }
 

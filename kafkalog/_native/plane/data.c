@@ -1,9 +1,9 @@
-/* data.c: what the fast path knows, see data.h. */
+/* data.c: see data.h. */
 #include "data.h"
 
 #include <sys/resource.h>
 
-/* Of the descriptors that the process may have: the others are the logs' own and sockets. */
+/* Share of the process's descriptors; the rest are the logs' own and sockets. */
 enum { PINNED_SHARE = 8, PINNED_MIN = 64 };
 
 static int64_t pinned_max(void) {

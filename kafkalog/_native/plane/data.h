@@ -1,5 +1,5 @@
-/* data.h: the state of the fast path: this server's partitions and fetch sessions, and the memory
- * that each network thread keeps for its requests. */
+/* data.h: the state of the fast path: a server's partitions and fetch sessions, and memory that
+ * each network thread keeps for its requests. */
 #ifndef KL_DATA_H
 #define KL_DATA_H
 
@@ -15,21 +15,21 @@
 #include "session.h"
 #include "topics.h"
 
-/* More in one request closes the connection: a partition takes many times more memory here than
- * in the frame. */
+/* More in one request closes the connection: a partition takes far more memory here than in the
+ * frame. */
 enum { KL_REQUEST_PARTITIONS_MAX = 100000 };
 
 typedef struct kl_produce kl_produce;
 typedef struct kl_fetch kl_fetch;
 
-/* A network thread's own. */
+/* Owned by a network thread. */
 typedef struct {
-    kl_produce *produces; /* free ones */
+    kl_produce *produces; /* free list */
     kl_fetch *fetches;
     int32_t produce_count;
     int32_t fetch_count;
-    size_t parked_bytes; /* of large fetches that wait: fetch.c */
-    size_t cold_bytes;   /* of produce requests that wait for the disk: produce.c */
+    size_t parked_bytes; /* large waiting fetches: fetch.c */
+    size_t cold_bytes;   /* produce requests waiting for the disk: produce.c */
 } kl_lane;
 
 typedef struct kl_data kl_data;
@@ -40,8 +40,8 @@ struct kl_data {
     kl_caught_ups caught_ups;
     kl_racks racks;
     kl_places places;
-    kl_quota *quota; /* of what copies get that are not in sync */
-    /* Slices of files in responses that are being sent: each keeps a file open. */
+    kl_quota *quota; /* on bytes sent to out-of-sync followers */
+    /* File slices in responses being sent: each keeps a file open. */
     _Atomic int64_t pinned;
     int64_t pinned_max;
     kl_topics *topics;
@@ -51,13 +51,12 @@ struct kl_data {
     int32_t lane_count;
 };
 
-/* For so many network threads; what is given must outlive it. */
+/* For `threads` network threads; the arguments must outlive it. */
 kl_status kl_data_new(const kl_server_config *config, kl_clock *clock, int32_t threads,
                       kl_data **out);
 void kl_data_free(kl_data *data); /* NULL is fine */
 
-/* The partition of a topic, retained and entered; KL_E_NOT_FOUND.  `empty`: or one that has no
- * log yet. */
+/* A topic's partition, retained and entered; KL_E_NOT_FOUND.  `empty`: also one without a log. */
 kl_status kl_data_enter(kl_data *data, const char *topic, int32_t partition, bool empty,
                         kl_replica **out);
 void kl_data_leave(kl_replica *replica);
@@ -69,9 +68,9 @@ kl_status kl_data_set_followers(kl_data *data, const char *topic, int32_t partit
 kl_status kl_data_change_role(kl_data *data, const kl_role_change *change,
                               const kl_follower *followers);
 
-/* One more slice may be taken; it counts until kl_data_unpin.  False: there are too many. */
+/* Count one more slice until kl_data_unpin.  False: there are too many. */
 bool kl_data_pin(kl_data *data);
-/* Let a slice go that was taken so; one that holds nothing: nothing. */
+/* Release a slice counted by kl_data_pin; nothing if it is empty. */
 void kl_data_drop_slice(kl_data *data, kl_slice *slice);
 void kl_data_unpin(kl_data *data);
 

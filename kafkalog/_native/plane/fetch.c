@@ -1,21 +1,21 @@
-/* fetch.c: Fetch from its first byte to its last: parse, session, read, wait for
- * fetch.min.bytes, answer.  kafka.md 3.8, 4.5. */
+/* fetch.c: a Fetch request: parse, session, read, wait for fetch.min.bytes, answer.  kafka.md 3.8,
+ * 4.5. */
 #include "fetch.h"
 
 enum {
-    FREE_MAX = 64,          /* kept per network thread */
-    KEEP_ITEMS = 1024,      /* of a kept one */
-    KEEP_BYTES = 128 << 10, /* and of its copied records */
-    /* For fetches without a session, which keep their frame and partitions while they wait: the
-     * limit for a network thread in total; those up to the smaller number do not count. */
+    FREE_MAX = 64,          /* free objects per network thread */
+    KEEP_ITEMS = 1024,      /* limits of a kept object: items, */
+    KEEP_BYTES = 128 << 10, /* copied records */
+    /* Fetches without a session keep their frame and partitions while they wait: this limits a
+     * network thread's total; those up to the smaller size do not count. */
     PARKED_BYTES_SMALL = 64 << 10,
     PARKED_BYTES_MAX = 64 << 20,
-    LOOK_AT_ALL_MS = 1000, /* a follower's session */
-    FOLD_MIN = 64          /* partitions asked for, from which on some may be the same */
+    LOOK_AT_ALL_MS = 1000, /* in a follower's session */
+    FOLD_MIN = 64          /* from this number on, look for duplicate partitions */
 };
 KL_STATIC_ASSERT(PARKED_BYTES_SMALL < PARKED_BYTES_MAX, "one that counts can wait");
 
-/* ---- memory: one kl_fetch per request under way, kept by its network thread --------------- */
+/* ---- memory: one kl_fetch per request, kept by its network thread -------------------------- */
 
 static kl_fetch *take(kl_request *request) {
     kl_lane *lane = kl_lane_of(request);
@@ -50,22 +50,22 @@ static void free_one(kl_fetch *fetch) {
     kl_release(fetch);
 }
 
-/* What is not loaded by now is left out: the time is over, or the client is gone. */
+/* Partitions not loaded by now are left out: the time is up, or the client is gone. */
 static void leave_load(kl_fetch *fetch) {
     if (fetch->load) fetch->loaded = kl_cold_leave(&fetch->data->cold, fetch->load);
     fetch->load = NULL;
 }
 
-/* ---- the frames of those that wait -------------------------------------------------------- */
+/* ---- the frames of waiting fetches --------------------------------------------------------- */
 
-/* A fetch with a session needs neither frame nor items of the request any more.  Others keep theirs
- * if all of these together are not too large; false: this one cannot wait. */
+/* A fetch with a session can release the frame and the request's items.  Others keep theirs within
+ * the thread's limit; false: this one cannot wait. */
 static bool keep_frame(kl_request *request, kl_fetch *fetch) {
     kl_lane *lane = kl_lane_of(request);
     size_t bytes = request->bytes + fetch->asked.count * sizeof(kl_fetch_item);
     if (fetch->frame_bytes > 0 || bytes <= PARKED_BYTES_SMALL) return true;
     if (fetch->set != &fetch->asked) {
-        kl_fetch_set_clear(&fetch->asked); /* whose names lie in the frame */
+        kl_fetch_set_clear(&fetch->asked); /* its names are in the frame */
         if (fetch->asked.capacity > KEEP_ITEMS) kl_fetch_set_trim(&fetch->asked);
         kl_request_release_frame(request);
         return true;
@@ -83,8 +83,8 @@ static void let_frame_go(kl_request *request, kl_fetch *fetch) {
     fetch->frame_bytes = 0;
 }
 
-/* Take it out of every list and keep its memory for the next.  `keep_session` false: its
- * client will not hear what the session is. */
+/* Remove it from all lists and keep its memory.  `keep_session` false: the client will not learn
+ * the session's state. */
 static void put_back(kl_request *request, kl_fetch *fetch, bool keep_session) {
     kl_data *data = kl_data_of(request);
     kl_watch_stop(&fetch->set->watch);
@@ -117,7 +117,7 @@ void kl_fetches_free(kl_fetch *list) {
 
 /* ---- before the first read ---------------------------------------------------------------- */
 
-/* Find in the table what is due; false: some are not there. */
+/* Find the due partitions in the table; false: some are missing. */
 static bool look_up(const kl_request *request, kl_fetch *fetch, kl_fetch_set *set) {
     kl_data *data = kl_data_of(request);
     kl_topics *topics = data->topics;
@@ -150,7 +150,7 @@ static bool look_up(const kl_request *request, kl_fetch *fetch, kl_fetch_set *se
     return all;
 }
 
-/* The session of an incremental fetch.  Nothing is changed yet. */
+/* Find the session of an incremental fetch.  Changes nothing yet. */
 static void find_session(kl_request *request, kl_fetch *fetch) {
     bool full =
         fetch->session_epoch == KL_SESSION_FULL || fetch->session_epoch == KL_SESSION_FINAL;
@@ -162,14 +162,14 @@ static void find_session(kl_request *request, kl_fetch *fetch) {
     fetch->incremental = fetch->code == CODE_NONE;
 }
 
-/* The session gets what was asked, and is what is read. */
+/* Merge the request into the session, and read the session's partitions. */
 static void enter_incremental(kl_request *request, kl_fetch *fetch) {
     kl_fetch_set *set = &fetch->session->set;
     const kl_session_asks asks = {request->api_version, fetch->replica_id, fetch->to};
     int64_t now_ms = kl_now_of(request);
     bool anew = !kl_session_asks_as_before(fetch->session, &asks);
-    /* A follower's fetch of an idle partition counts, too, or it would seem to lag at the next
-     * append. */
+    /* A follower's fetch of an idle partition counts as well; otherwise it would seem to lag at the
+     * next append. */
     if (anew ||
         (fetch->replica_id >= 0 && now_ms - fetch->session->all_ms >= LOOK_AT_ALL_MS)) {
         kl_fetch_set_all_due(set);
@@ -181,9 +181,9 @@ static void enter_incremental(kl_request *request, kl_fetch *fetch) {
     kl_sessions *sessions = kl_data_of(request)->sessions;
     bool room = kl_sessions_count(sessions, fetch->session, kl_now_of(request));
     if (!whole || !room) {
-        fetch->code = CODE_FETCH_SESSION_ID_NOT_FOUND; /* no room: begin a new one */
+        fetch->code = CODE_FETCH_SESSION_ID_NOT_FOUND; /* full: begin a new one */
     } else if (set->count == 0) {
-        /* All is forgotten: the session ends, and what was asked is read without one. */
+        /* No partition is left: the session ends, and the request is read without one. */
         kl_sessions_give(sessions, fetch->session, false, kl_now_of(request));
         fetch->session = NULL;
         fetch->incremental = false;
@@ -193,7 +193,7 @@ static void enter_incremental(kl_request *request, kl_fetch *fetch) {
     }
 }
 
-/* Full fetches end the session that they name and may begin another. */
+/* A full fetch ends the session that it names, and may begin another. */
 static void enter_full(kl_request *request, kl_fetch *fetch) {
     kl_sessions *sessions = kl_data_of(request)->sessions;
     if (fetch->session_id) kl_sessions_close(sessions, fetch->session_id);
@@ -213,16 +213,16 @@ static void wake(void *owner) { kl_request_wake(owner); }
 
 void kl_fetch_cancel(kl_request *request) { put_back(request, request->parked, false); }
 
-/* Wait for `missing` more bytes; false: they may be there already. */
+/* Wait for `missing` more bytes; false: they may be available already. */
 static bool park(kl_request *request, kl_fetch *fetch, int64_t missing) {
     kl_fetch_set_watch(fetch->set, fetch->to, true);
     if (!kl_watch_wait(&fetch->set->watch, wake, request, missing)) return false;
     request->parked = fetch;
-    request->yields = fetch->replica_id >= 0; /* it has more partitions to fetch */
+    request->yields = fetch->replica_id >= 0; /* it may fetch others */
     return true;
 }
 
-/* Have the indexes loaded by a thread that may wait for the disk; false: that is not possible. */
+/* Have a cold reader load the indexes; false: impossible. */
 static bool park_cold(kl_request *request, kl_fetch *fetch) {
     kl_load *load = kl_load_new(fetch->cold_count);
     if (load == NULL) return false;
@@ -236,11 +236,11 @@ static bool park_cold(kl_request *request, kl_fetch *fetch) {
                            .bytes = bytes,
                            .to = fetch->to};
     }
-    KL_ASSERT(load->count == fetch->cold_count); /* which there is room for */
+    KL_ASSERT(load->count == fetch->cold_count); /* the load has space for all */
     KL_ASSERT(fetch->load == NULL && request->parked == NULL);
     fetch->load = load;
     request->parked = fetch;
-    request->deadline_ms = INT64_MAX; /* its deadline is for records to come */
+    request->deadline_ms = INT64_MAX; /* its deadline is for new records */
     if (kl_cold_load(&fetch->data->cold, load, request)) return true;
     fetch->load = NULL;
     request->parked = NULL;
@@ -250,7 +250,7 @@ static bool park_cold(kl_request *request, kl_fetch *fetch) {
 /* ---- runs --------------------------------------------------------------------------------- */
 
 static kl_verdict finish(kl_request *request, kl_fetch *fetch) {
-    KL_ASSERT(fetch->load == NULL); /* no other thread works for it */
+    KL_ASSERT(fetch->load == NULL); /* no other thread uses it */
     kl_fetch_count(request, fetch);
     bool put = kl_fetch_answer(request, fetch);
     bool keep = put && fetch->code == CODE_NONE && fetch->set->count > 0;
@@ -262,7 +262,7 @@ static kl_verdict finish(kl_request *request, kl_fetch *fetch) {
     return put ? KL_DONE : KL_DROP;
 }
 
-/* Read, and answer or wait. */
+/* Read, then answer or wait. */
 static kl_verdict read_or_park(kl_request *request, kl_fetch *fetch) {
     const kl_server_config *config = kl_data_of(request)->config;
     int64_t min_bytes = KL_MIN(fetch->min_bytes, fetch->max_bytes);
@@ -308,7 +308,7 @@ static kl_verdict run_first(kl_request *request, kl_fetch *fetch) {
         return KL_DROP;
     }
     if (fetch->set != &fetch->asked) {
-        kl_fetch_set_let_go(&fetch->asked); /* looked up again, with the session's others */
+        kl_fetch_set_let_go(&fetch->asked); /* looked up with the session's others */
         look_up(request, fetch, fetch->set);
     }
     fetch->until_ms = kl_now_of(request) + fetch->max_wait_ms;

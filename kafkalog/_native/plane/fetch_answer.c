@@ -3,11 +3,11 @@
 
 enum {
     VERSION_LOG_START = 5,
-    FIXED_BYTES_MAX = 96,  /* of a partition, a topic or the response, without lists */
+    FIXED_BYTES_MAX = 96,  /* per partition, topic or response, without lists */
     ABORTED_BYTES_MAX = 17 /* of one transaction */
 };
 
-/* Where an answer is put: there is room for what follows until the next `begin`. */
+/* Output position; there is space until the next `begin`. */
 typedef struct {
     kl_request *request;
     kl_leaders leaders;
@@ -43,8 +43,7 @@ static void put_aborted(out *out, const kl_fetch *fetch, const kl_fetch_item *it
     }
 }
 
-/* The tagged fields of a partition: the epoch at which the logs diverge, and the current
- * leader. */
+/* A partition's tagged fields: the diverging epoch, and the current leader. */
 static void put_tags(out *out, const kl_fetch_item *item) {
     enum { TAG_DIVERGING = 0, TAG_LEADER = 1, DIVERGING_BYTES = 13 };
     KL_STATIC_ASSERT(DIVERGING_BYTES == sizeof(int32_t) + sizeof(int64_t) + 1,
@@ -107,9 +106,9 @@ static bool put_topic(out *out, const kl_fetch_topic *topic, uint32_t partitions
     return true;
 }
 
-/* ---- which partitions -------------------------------------------------------------------- */
+/* ---- selection of partitions -------------------------------------------------------------- */
 
-/* A session's client gets only what it does not know. */
+/* In a session, answer only changes. */
 static bool is_news(const kl_fetch *fetch, kl_fetch_item *item) {
     bool news = item->slice_bytes > 0 || item->code || item->diverging_end >= 0 ||
                 item->read_from >= 0 || item->high_watermark != item->told_high_watermark ||
@@ -119,7 +118,7 @@ static bool is_news(const kl_fetch *fetch, kl_fetch_item *item) {
     return news || !fetch->incremental;
 }
 
-/* How many from the item on are of its topic; *next is the one behind them. */
+/* Number of items of the same topic from `item` on; *next is the one after them. */
 static uint32_t group(const kl_fetch *fetch, kl_fetch_item *item, kl_fetch_item **next) {
     const kl_fetch_topic *topic = item->topic;
     uint32_t count = 0;

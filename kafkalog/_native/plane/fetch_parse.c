@@ -45,7 +45,7 @@ static bool parse_topics(const kl_request *request, kl_fetch *fetch, kl_in *in) 
     return !in->bad;
 }
 
-/* With `fetch`: its session forgets them; without: pass over them. */
+/* With `fetch`, forget them in its session; without, skip them. */
 static bool walk_forgotten(kl_fetch *fetch, kl_in *in, bool by_id, uint32_t topics) {
     for (; topics > 0; topics--) {
         kl_topic_key key;
@@ -64,7 +64,7 @@ void kl_fetch_forget(kl_fetch *fetch) {
     walk_forgotten(fetch, &in, fetch->session->by_id, fetch->forgotten_topics);
 }
 
-/* The tagged fields at the end: the cluster id is not looked at, a follower's id is. */
+/* The final tagged fields: ignores the cluster id, reads a follower's state. */
 static void parse_tags(const kl_request *request, kl_fetch *fetch, kl_in *in) {
     if (!in->flexible) return;
     for (uint32_t count = kl_in_uvarint(in); count > 0 && !in->bad; count--) {

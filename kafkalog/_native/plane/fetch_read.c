@@ -1,5 +1,5 @@
-/* fetch_read.c: the result for each partition of a Fetch: records, or an error.
- * kafka.md 2.5, 4.5. */
+/* fetch_read.c: reads the records, or the error, of each partition of a Fetch.  kafka.md 2.5,
+ * 4.5. */
 #include "fetch.h"
 
 #include <errno.h>
@@ -7,9 +7,9 @@
 #include "base/io.h"
 
 enum {
-    COPIED_BYTES_MAX = 4096, /* no more is not worth a slice: two calls and a packet */
-    /* Of one response.  What is above it, and what comes when all responses have their share
-     * of the descriptors, is copied: so much of a response, but one batch at least. */
+    COPIED_BYTES_MAX = 4096, /* below this a slice (two calls, one packet) does not pay */
+    /* Per response.  Beyond this, and when all responses have used their share of descriptors,
+     * records are copied, up to this size per response, but at least one batch. */
     SLICES_MAX = 64,
     UNPINNED_BYTES_MAX = 64 << 10
 };
@@ -40,7 +40,7 @@ static int16_t unknown(const kl_fetch_item *item) {
     return CODE_UNKNOWN_TOPIC_OR_PARTITION;
 }
 
-/* The partitions that are answered without reading the log. */
+/* Errors that need no read of the log. */
 static int16_t check_role(const kl_request *request, const kl_fetch *fetch,
                           kl_fetch_item *item) {
     const kl_replica *replica = item->replica;
@@ -49,7 +49,7 @@ static int16_t check_role(const kl_request *request, const kl_fetch *fetch,
     if ((item->flags & KL_TOPIC_ZSTD) && request->api_version < KL_FETCH_ZSTD)
         return CODE_UNSUPPORTED_COMPRESSION_TYPE;
     bool follows = atomic_load(&replica->follows), follower = fetch->replica_id >= 0;
-    /* Consumers of this version and later may read from any replica. */
+    /* From this version on consumers may read from any replica. */
     if (follows && (follower || request->api_version < KL_FETCH_RACK))
         return CODE_NOT_LEADER_OR_FOLLOWER;
     if (follower && !kl_followers_have(&item->replica->followers, fetch->replica_id,
@@ -61,11 +61,11 @@ static int16_t check_role(const kl_request *request, const kl_fetch *fetch,
     return CODE_NONE;
 }
 
-/* Whether what the client read last is still in the log.  KIP-595. */
+/* Check that the client's last records are still in the log.  KIP-595. */
 static int16_t check_diverging(kl_fetch_item *item, kl_log *log) {
     if (item->last_fetched_epoch < 0) return CODE_NONE;
     bool was = item->last_fetched_epoch <= item->seen_epoch;
-    /* Never written: every epoch that there was ends where it began. */
+    /* Never written: every past epoch ends where it began. */
     int32_t epoch = was ? item->last_fetched_epoch : -1;
     int64_t end = was ? 0 : -1;
     kl_status status = KL_OK;
@@ -80,7 +80,7 @@ static int16_t check_diverging(kl_fetch_item *item, kl_log *log) {
     return CODE_NONE;
 }
 
-/* The aborted transactions among what is sent. */
+/* Find the aborted transactions among the records sent. */
 static kl_status find_aborted(kl_fetch *fetch, kl_fetch_item *item, int64_t next_offset) {
     enum { FEW = 16 };
     item->aborted_at = fetch->aborted_count;
@@ -102,14 +102,14 @@ static kl_status find_aborted(kl_fetch *fetch, kl_fetch_item *item, int64_t next
     return KL_OK;
 }
 
-/* How many bytes the response may still take. */
+/* The response's remaining space. */
 typedef struct {
     int64_t left;
     int64_t given;
     bool more;
 } budget;
 
-/* Records that are not worth a slice, or for which there is none, into the fetch's memory. */
+/* Copy records that are not worth a slice, or that cannot get one. */
 static kl_status copy_records(kl_fetch *fetch, kl_fetch_item *item) {
     kl_buffer *copied = &fetch->copied;
     int64_t pos = item->slice.pos, end = pos + (int64_t)item->slice.bytes;
@@ -134,11 +134,11 @@ static kl_status copy_records(kl_fetch *fetch, kl_fetch_item *item) {
 
 static kl_status read_records(kl_fetch *fetch, kl_fetch_item *item, budget *budget) {
     int64_t limit = KL_MIN((int64_t)item->max_bytes, budget->left);
-    bool first = budget->given == 0; /* the first has one batch, whatever its size */
+    bool first = budget->given == 0; /* the first gets one batch, whatever its size */
     bool slices = fetch->slices < SLICES_MAX && kl_data_pin(fetch->data);
     if (!slices) {
         limit = KL_MIN(limit, UNPINNED_BYTES_MAX - (int64_t)fetch->copied.bytes);
-        atomic_fetch_add(&fetch->data->pinned, 1); /* for the moment of the copy */
+        atomic_fetch_add(&fetch->data->pinned, 1); /* during the copy */
     }
     if (limit <= 0 && !first) {
         kl_data_unpin(fetch->data);
@@ -152,14 +152,14 @@ static kl_status read_records(kl_fetch *fetch, kl_fetch_item *item, budget *budg
         return KL_OK;
     }
     kl_read where;
-    KL_ASSERT(item->slice.segment == NULL); /* else it would never be dropped */
+    KL_ASSERT(item->slice.segment == NULL); /* otherwise it would leak */
     kl_status status = kl_log_slice(item->replica->log, item->offset, fetch->to,
                                     (size_t)KL_MAX(limit, 0), first, &item->slice, &where);
     if (status || item->slice.segment == NULL) kl_data_unpin(fetch->data);
     if (status) return status;
     if (where.bytes && (!slices || where.bytes <= COPIED_BYTES_MAX)) {
         status = copy_records(fetch, item);
-        /* The log was cut during the read: the client fetches again. */
+        /* The log was truncated during the read: the client fetches again. */
         budget->more |= status == KL_E_STALE;
         if (status) return status == KL_E_STALE ? KL_OK : status;
     } else if (where.bytes) {
@@ -169,14 +169,14 @@ static kl_status read_records(kl_fetch *fetch, kl_fetch_item *item, budget *budg
     item->slice_bytes = where.bytes;
     budget->left -= (int64_t)where.bytes;
     budget->given += (int64_t)where.bytes;
-    /* A segment ended, or the room: there is no use in waiting for more. */
+    /* The segment or the space ended: waiting would gain nothing. */
     if (where.next_offset < where.end_offset) budget->more = true;
     if (fetch->to == KL_COMMITTED && where.bytes)
         status = find_aborted(fetch, item, where.next_offset);
     return status;
 }
 
-/* A follower has everything below the offset that it fetches from. */
+/* A follower has all records below its fetch offset. */
 static void hear_follower(const kl_request *request, const kl_fetch *fetch,
                           const kl_fetch_item *item) {
     kl_replica *replica = item->replica;
@@ -192,7 +192,7 @@ static void hear_follower(const kl_request *request, const kl_fetch *fetch,
         kl_followers_untold(&replica->followers, fetch->replica_id);
 }
 
-/* Whether an out-of-sync follower has used up its rate for now: no acks=all waits for it. */
+/* True if an out-of-sync follower has used up its rate: no acks=all waits for it. */
 static bool is_held_back(const kl_request *request, kl_fetch *fetch,
                          const kl_fetch_item *item) {
     if (KL_LIKELY(!atomic_load(&item->replica->throttled)) || fetch->replica_id < 0)
@@ -202,7 +202,7 @@ static bool is_held_back(const kl_request *request, kl_fetch *fetch,
            kl_quota_exceeded(fetch->data->quota, kl_now_of(request));
 }
 
-/* Against the rate of replication. */
+/* Count bytes against the replication rate. */
 static void count_throttled(const kl_request *request, const kl_fetch *fetch) {
     int64_t bytes = 0;
     for (const kl_fetch_item *item = kl_fetch_set_first(fetch->set); item;
@@ -226,7 +226,7 @@ static int16_t read_entered(const kl_request *request, kl_fetch *fetch, kl_fetch
     kl_log *log = replica->log;
     if (code == CODE_NONE) code = check_diverging(item, log);
     if (code) return code;
-    if (log == NULL) { /* a log that it gets now is seen by kl_watch_add */
+    if (log == NULL) { /* kl_watch_add notices a log attached after this */
         item->bound = item->high_watermark = item->last_stable = item->log_start = 0;
         bool beyond = item->offset != 0 && item->diverging_end < 0;
         return beyond ? CODE_OFFSET_OUT_OF_RANGE : CODE_NONE;
@@ -240,7 +240,7 @@ static int16_t read_entered(const kl_request *request, kl_fetch *fetch, kl_fetch
     kl_status status = KL_OK;
     if (fetch->replica_id >= 0 && inside && item->diverging_end < 0)
         hear_follower(request, fetch, item);
-    /* The log names what is wrong with an offset that seems out of range. */
+    /* The log reports what is wrong with an offset out of range. */
     if (item->diverging_end < 0 && item->read_from < 0 &&
         (item->offset < item->bound || !inside) &&
         !(inside && is_held_back(request, fetch, item)))

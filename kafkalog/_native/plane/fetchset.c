@@ -1,12 +1,12 @@
-/* fetchset.c: lists of partitions, and a session's index over its own. */
+/* fetchset.c: lists of partitions, and a session's index over them. */
 #include "fetchset.h"
 
 #include "base/hash.h"
 #include "codes.h"
 
-enum { INDEX_KEPT_SLOTS = 2048 }; /* of a request's set */
+enum { INDEX_KEPT_SLOTS = 2048 }; /* for a request's set */
 
-/* Clients choose the names: see base/table.h. */
+/* Keyed, because clients choose the names: see base/table.h. */
 static uint64_t hash(const kl_fetch_topic *topic, int32_t partition) {
     const uint8_t *p = topic->by_id ? topic->id : topic->name.data;
     size_t bytes = topic->by_id ? sizeof topic->id : topic->name.bytes;
@@ -103,7 +103,7 @@ void kl_fetch_set_free(kl_fetch_set *set) {
     kl_watch_free(&set->watch);
 }
 
-/* ---- what is looked at ------------------------------------------------------------------- */
+/* ---- due items --------------------------------------------------------------------------- */
 
 static kl_fetch_item *item_of(const kl_fetch_set *set, kl_link *link) {
     return link == &set->due ? NULL : KL_HOLDER(link, kl_fetch_item, due);
@@ -140,7 +140,7 @@ void kl_fetch_set_let_go(kl_fetch_set *set) {
     for (size_t i = 0; i < set->count; i++) kl_fetch_item_take(set->items[i], NULL);
 }
 
-/* Whether there is nothing to be had of it, and its client knows that. */
+/* True if there is nothing to read or report. */
 static bool is_quiet(const kl_fetch_item *item) {
     return item->code == CODE_NONE && item->diverging_end < 0 && !item->cold &&
            item->slice_bytes == 0 && item->offset >= item->bound &&
@@ -163,7 +163,7 @@ void kl_fetch_set_watch(kl_fetch_set *set, int32_t to, bool all) {
 
 /* ---- a session's ------------------------------------------------------------------------- */
 
-/* What an item is found by. */
+/* The key of an item. */
 typedef struct {
     const kl_fetch_topic *topic;
     int32_t partition;
@@ -194,9 +194,8 @@ static kl_fetch_topic *own_topic(const kl_fetch_topic *topic) {
     return copy;
 }
 
-/* The session's own topic for one of a request: that of the item before, when it is the
- * same.  NULL: no memory, or a name that no topic has; sessions count partitions, not
- * their names. */
+/* The session's topic for a request's: the previous item's if equal, otherwise a copy.  NULL: no
+ * memory, or a name longer than any topic's; sessions limit partitions, not names. */
 static kl_fetch_topic *topic_in(const kl_fetch_set *set, const kl_fetch_topic *topic) {
     if (topic->name.bytes > KL_TOPIC_NAME_BYTES_MAX) return NULL;
     const kl_fetch_item *last = set->count ? set->items[set->count - 1] : NULL;
@@ -211,7 +210,7 @@ static void take_numbers(kl_fetch_item *item, const kl_fetch_item *from) {
     item->follower_start = from->follower_start;
 }
 
-/* Exchange the places of two items. */
+/* Swap two items. */
 static void swap_items(kl_fetch_set *set, size_t a, size_t b) {
     KL_ASSERT(a < set->count && b < set->count);
     kl_fetch_item *item = set->items[a];
@@ -223,7 +222,7 @@ static void swap_items(kl_fetch_set *set, size_t a, size_t b) {
 
 bool kl_fetch_set_fold(kl_fetch_set *set) {
     size_t kept = 0;
-    KL_ASSERT(!set->keeps_topics && set->index.count == 0); /* a request's */
+    KL_ASSERT(!set->keeps_topics && set->index.count == 0); /* a request's set */
     if (kl_table_reserve(&set->index, set->count)) return false;
     for (size_t i = 0; i < set->count; i++) {
         kl_fetch_item *item = set->items[i];
@@ -234,7 +233,7 @@ bool kl_fetch_set_fold(kl_fetch_set *set) {
             kl_link_remove(&item->due);
         } else {
             kl_table_put(&set->index, hash(item->topic, item->partition), item);
-            swap_items(set, kept++, i); /* what is folded is behind, to be used again */
+            swap_items(set, kept++, i); /* duplicates go to the end, to be reused */
         }
     }
     set->count = kept;

@@ -14,7 +14,7 @@ struct kl_listener_places {
     int32_t listener;
 };
 
-/* ---- where the nodes are ----------------------------------------------------------------- */
+/* ---- endpoints --------------------------------------------------------------------------- */
 
 void kl_places_init(kl_places *places) { pthread_mutex_init(&places->lock, NULL); }
 
@@ -78,15 +78,15 @@ static const kl_endpoint *find_node(const kl_listener_places *one, int32_t node)
     return NULL;
 }
 
-/* ---- what an answer says ------------------------------------------------------------------ */
+/* ---- fields of answers -------------------------------------------------------------------- */
 
 bool kl_leader_is_told(int16_t code) {
     return code == CODE_NOT_LEADER_OR_FOLLOWER || code == CODE_FENCED_LEADER_EPOCH;
 }
 
 kl_leader kl_leader_of(const kl_replica *replica, int32_t self) {
-    /* First: kl_replica_set_role sets it last, so that no earlier leader is said to lead in a
-     * new epoch. */
+    /* First: kl_replica_set_role sets it last, so an earlier leader never appears with a new
+     * epoch. */
     int32_t epoch = atomic_load(&replica->leader_epoch);
     bool follows = atomic_load(&replica->follows);
     return (kl_leader){follows ? atomic_load(&replica->leader_id) : self, epoch};
@@ -120,7 +120,7 @@ static uint8_t *put_endpoint(uint8_t *p, const kl_endpoint *endpoint) {
     return kl_out_no_tags(p, true);
 }
 
-/* Put the array of the leaders' endpoints that are set for the listener; how many these are. */
+/* Write the array of the leaders' endpoints on the listener; returns how many. */
 static int32_t put_endpoints(const kl_leaders *leaders, kl_places *places, int32_t listener,
                              uint8_t **p) {
     uint8_t *length = (*p)++;

@@ -6,44 +6,43 @@
 #include "net/request.h"
 #include "replica/replica.h"
 
-/* Where the nodes are, by listeners. */
+/* Endpoints of the nodes, by listener. */
 typedef struct kl_listener_places kl_listener_places;
 typedef struct {
-    pthread_mutex_t lock; /* guards the list and all in it */
+    pthread_mutex_t lock; /* guards the list and its contents */
     kl_listener_places *first;
 } kl_places;
 
-void kl_places_init(kl_places *places); /* zeroed before */
+void kl_places_init(kl_places *places); /* zeroed by the caller */
 void kl_places_free(kl_places *places);
-/* Those of a listener, in place of what it had.  KL_E_ARGUMENT, KL_E_NO_MEMORY: nothing is
- * changed. */
+/* Replace a listener's endpoints.  KL_E_ARGUMENT, KL_E_NO_MEMORY: unchanged. */
 kl_status kl_places_set(kl_places *places, int32_t listener, const kl_endpoint *endpoints,
                         int32_t count);
 
 enum {
-    KL_LEADERS_MAX = 32, /* nodes of which one answer says where they are */
-    KL_LEADER_BYTES = 11 /* of the field that names a partition's leader */
+    KL_LEADERS_MAX = 32, /* endpoints per answer */
+    KL_LEADER_BYTES = 11 /* size of the field that names a partition's leader */
 };
 
-/* The nodes that one answer names. */
+/* The nodes named in an answer. */
 typedef struct {
     int32_t nodes[KL_LEADERS_MAX];
-    int32_t count; /* 0 at first */
+    int32_t count; /* initially 0 */
 } kl_leaders;
 
 typedef struct {
-    int32_t node; /* -1: it is not known */
+    int32_t node; /* -1: unknown */
     int32_t epoch;
 } kl_leader;
 
-/* Whether an error is answered with the leader. */
+/* True if this error includes the current leader. */
 bool kl_leader_is_told(int16_t code);
-/* The leader of a partition, as `self` knows it. */
+/* The partition's leader, as node `self` knows it. */
 kl_leader kl_leader_of(const kl_replica *replica, int32_t self);
-/* Put it as a tagged field. */
+/* Write it as a tagged field. */
 uint8_t *kl_leaders_put(kl_leaders *leaders, kl_leader leader, uint32_t tag, uint8_t *p);
-/* Put the tagged fields of a whole answer: the endpoints of the nodes that it named, as far as
- * they are set for the listener.  False: no memory. */
+/* Write the answer's tagged fields: the endpoints of the named nodes, if set for the listener.
+ * False: no memory. */
 bool kl_leaders_end(const kl_leaders *leaders, kl_places *places, kl_request *request);
 
 #endif

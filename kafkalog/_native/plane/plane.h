@@ -1,17 +1,17 @@
-/* plane.h: Produce and Fetch, as a server registers them with its network side. */
+/* plane.h: Produce and Fetch, as registered with a server's network side. */
 #ifndef KL_PLANE_H
 #define KL_PLANE_H
 
 #include "data.h"
 
-/* The handlers of requests whose context is a kl_data. */
+/* Handlers of requests whose context is a kl_data. */
 extern const kl_ops kl_plane_ops;
 
-/* The network threads have ended.  Pieces of files that were to be read are returned, */
+/* After the network threads have ended: returns pending pieces of files. */
 void kl_plane_stop_cold(kl_data *data);
-/* and no log is used when this returns, or later. */
+/* On return no log is used any more. */
 void kl_plane_stop(kl_data *data);
-/* All requests have ended.  NULL is fine. */
+/* After all requests have ended.  NULL is fine. */
 void kl_plane_free(kl_data *data);
 
 #endif

@@ -1,25 +1,25 @@
-/* produce.c: Produce from its first byte to its last: parse, look up, append in place, wait for
- * acks=all, answer.  kafka.md 2.2, 3.5, 4.12. */
+/* produce.c: a Produce request: parse, look up, append in place, wait for acks=all, answer.
+ * kafka.md 2.2, 3.5, 4.12. */
 #include "produce.h"
 
 #include <stdio.h>
 
 enum {
-    VERSION_MIN = 3, /* below it the message format is an old one: refused */
+    VERSION_MIN = 3, /* earlier versions have old message formats */
     VERSION_MAX = KL_PRODUCE_TOPIC_IDS,
     VERSION_FLEXIBLE = 9,
     VERSION_ZSTD = 7,
-    FREE_MAX = 64, /* kept per network thread */
-    /* For requests that wait for the disk, the limit of a network thread in total: more of them
-     * count among those in hand, and may delay others' large ones. */
+    FREE_MAX = 64, /* free objects per network thread */
+    /* A network thread's limit for requests waiting for the disk: beyond it they count as in
+     * progress, and may delay other connections' large ones. */
     COLD_BYTES_MAX = 64 << 20,
-    KEEP_ITEMS = 1024 /* of a kept one */
+    KEEP_ITEMS = 1024 /* limit of a kept object */
 };
 KL_STATIC_ASSERT((int)VERSION_ZSTD < (int)VERSION_FLEXIBLE &&
                      (int)VERSION_FLEXIBLE < (int)VERSION_MAX,
                  "all of them are of versions that are served");
 
-/* ---- memory: one kl_produce per request under way, kept by its network thread ------------- */
+/* ---- memory: one kl_produce per request, kept by its network thread ----------------------- */
 
 static kl_produce *take(kl_request *request) {
     kl_lane *lane = kl_lane_of(request);
@@ -54,13 +54,13 @@ static void leave_load(kl_request *request, kl_produce *produce) {
     kl_lane_of(request)->cold_bytes -= produce->cold_bytes;
 }
 
-/* Take it out of every list and keep its memory for the next. */
+/* Remove it from all lists and keep its memory. */
 static void put_back(kl_request *request, kl_produce *produce) {
     leave_load(request, produce);
     for (size_t i = 0; i < produce->count; i++) {
         kl_produce_item *item = &produce->items[i];
         if (item->waiting) kl_wait_remove(&item->waiter);
-        KL_ASSERT(!item->waiter.linked); /* its memory goes */
+        KL_ASSERT(!item->waiter.linked); /* its memory is released */
         kl_replica_drop(item->replica);
         if (item->fault) kl_release(item->fault->records);
         kl_release(item->fault);
@@ -97,7 +97,7 @@ static kl_produce_item *add_item(kl_produce *produce) {
 
 /* ---- parsing ---------------------------------------------------------------------------- */
 
-/* False: the frame is not of its version, or asks for too much. */
+/* False: the frame is invalid for its version, or asks for too much. */
 static bool parse_topic(kl_produce *produce, kl_in *in, bool by_id) {
     enum { PARTITION_BYTES_MIN = 5 };
     kl_topic_key topic = {{NULL, 0}, NULL};
@@ -115,7 +115,7 @@ static bool parse_topic(kl_produce *produce, kl_in *in, bool by_id) {
         kl_span records = kl_in_span(in, true);
         kl_in_skip_tags(in);
         if (in->bad) return false;
-        /* The frame is the request's own: batches are stamped where they lie. */
+        /* The request owns the frame: batches are stamped in place. */
         item->records = (uint8_t *)(uintptr_t)records.data;
         item->records_bytes = records.bytes;
     }
@@ -150,7 +150,7 @@ static bool is_transactional(const kl_produce_item *item) {
     return attributes_of(item) & KL_ATTR_TRANSACTIONAL;
 }
 
-/* Whether the coordinator must first allow the batch. */
+/* True if the coordinator must allow the batch first. */
 static bool begins(const kl_produce *produce, const kl_produce_item *item) {
     kl_batch batch;
     if (!produce->transactional || !is_transactional(item)) return false;
@@ -161,8 +161,8 @@ static bool begins(const kl_produce *produce, const kl_produce_item *item) {
     return begins;
 }
 
-/* Whether its compressed records must be read: only they show their largest timestamp, or which of
- * them are too far ahead. */
+/* True if its compressed records must be read: only they show their largest timestamp, or which are
+ * too far ahead. */
 static bool time_is_doubtful(const kl_produce_item *item, int64_t now_ms) {
     kl_batch batch;
     if (kl_batch_parse(item->records, item->records_bytes, &batch)) return false;
@@ -171,19 +171,19 @@ static bool time_is_doubtful(const kl_produce_item *item, int64_t now_ms) {
 }
 
 static bool is_admin(const kl_request *request) {
-    static const char admin[] = "__admin_client"; /* kafka's own tools */
+    static const char admin[] = "__admin_client"; /* Kafka's tools */
     return request->client_id.bytes == sizeof admin - 1 &&
            memcmp(request->client_id.data, admin, sizeof admin - 1) == 0;
 }
 
-/* An id that no topic has is unknown to everybody. */
+/* An unknown topic id is reported as unknown to everybody. */
 static bool is_denied(const kl_request *request, const kl_produce_item *item, bool known) {
     return (known || item->topic.id == NULL) &&
            !kl_admits(kl_data_of(request)->admission, request->principal, KL_MAY_WRITE,
                       &item->topic);
 }
 
-/* False: it must go to Python first. */
+/* False: Python must handle it first. */
 static bool look_up(kl_request *request, kl_produce *produce) {
     kl_topics *topics = kl_data_of(request)->topics;
     const kl_topic *topic = NULL;
@@ -212,10 +212,10 @@ static bool look_up(kl_request *request, kl_produce *produce) {
     return known || request->no_up;
 }
 
-/* ---- what the disk does first --------------------------------------------------------------- */
+/* ---- preparation by the disk ---------------------------------------------------------------- */
 
-/* Whether its append would wait for more than its own write.  An append that the log will refuse
- * does not: nothing is prepared for it. */
+/* True if its append would wait for more than its own write.  An append that the log will refuse
+ * needs no preparation. */
 static bool is_cold(const kl_produce_item *item, int64_t now_ms, kl_upcoming *next) {
     kl_batch batch;
     if (item->replica == NULL || !kl_replica_enter(item->replica)) return false;
@@ -230,8 +230,7 @@ static bool is_cold(const kl_produce_item *item, int64_t now_ms, kl_upcoming *ne
     return cold;
 }
 
-/* Have logs made ready by a thread that may wait for the disk.  False: none needs that, or it is
- * not possible. */
+/* Have a cold reader prepare the logs.  False: none needs that, or it is impossible. */
 static bool park_cold(kl_request *request, kl_produce *produce) {
     kl_load *load = NULL;
     for (size_t i = 0; i < produce->count; i++) {
@@ -260,7 +259,7 @@ static bool park_cold(kl_request *request, kl_produce *produce) {
 
 /* ---- appending ---------------------------------------------------------------------------- */
 
-/* A text in which paths are replaced by their last names. */
+/* Replace paths in a text with their last components. */
 static void leave_folders_out(char *out, size_t room, const char *text) {
     size_t used = 0;
     for (const char *p = text; *p && used + 1 < room;) {
@@ -273,8 +272,8 @@ static void leave_folders_out(char *out, size_t room, const char *text) {
     out[used] = 0;
 }
 
-/* The failure's message for the client, without the paths of our files.  A request may name a
- * hundred thousand partitions: only the first refusals get one. */
+/* Keep the failure's message for the client, without the paths of our files.  A request may name a
+ * hundred thousand partitions: only the first refusals keep one. */
 static void keep_message(kl_produce *produce, kl_produce_item *item, const char *text) {
     char shown[400];
     KL_ASSERT(produce->fault_count <= KL_FAULTS_MAX && item->fault == NULL);
@@ -295,7 +294,7 @@ static void refuse(kl_produce *produce, kl_produce_item *item, int16_t code,
     if (text) keep_message(produce, item, text);
 }
 
-/* What is refused before the log sees it. */
+/* Refuse a partition before the log sees it. */
 static bool refuse_early(const kl_request *request, kl_produce *produce,
                          kl_produce_item *item) {
     int16_t attributes = attributes_of(item);
@@ -326,7 +325,7 @@ static bool refuse_early(const kl_request *request, kl_produce *produce,
     return item->code != CODE_NONE;
 }
 
-/* Which records were invalid, so that the producer can send the others again. */
+/* Name the invalid records, so that the producer can resend the others. */
 static void keep_record_faults(kl_produce_item *item, int64_t now_ms) {
     if (item->fault == NULL) return;
     if (item->code != CODE_INVALID_RECORD && item->code != CODE_INVALID_TIMESTAMP) return;
@@ -363,7 +362,7 @@ static void append_item(const kl_request *request, kl_produce *produce,
         item->appended = (kl_appended){-1, -1, -1, -1, 0, 0, 0, 0};
     }
     kl_replica_leave(item->replica);
-    /* acks=all, and what flush.messages promises, waits. */
+    /* Wait for acks=all, and for a sync due by flush.messages. */
     item->waiting = !status && (produce->acks == -1 || item->appended.sync_due);
 }
 
@@ -371,13 +370,13 @@ static void append_item(const kl_request *request, kl_produce *produce,
 
 static void wake(void *owner) { kl_request_wake(owner); }
 
-/* What became of the partitions that were waited for; how many still are. */
+/* Update the waiting partitions; returns how many still wait. */
 static size_t look_again(kl_produce *produce, bool expired) {
     size_t left = 0;
     for (size_t i = 0; i < produce->count; i++) {
         kl_produce_item *item = &produce->items[i];
         if (!item->waiting) continue;
-        /* Looked at in this order: a record of others at its offset is none of its own. */
+        /* In this order: after a truncation, another record at its offset does not count. */
         bool kept = kl_replica_kept(item->replica, &item->promise);
         if (kl_replica_broken(item->replica, &item->promise)) {
             item->code = CODE_NOT_LEADER_OR_FOLLOWER;
@@ -405,7 +404,7 @@ static size_t look_again(kl_produce *produce, bool expired) {
 
 void kl_produce_cancel(kl_request *request) { put_back(request, request->parked); }
 
-/* False: all is decided. */
+/* False: all are decided. */
 static bool park(kl_request *request, kl_produce *produce) {
     bool armed = false;
     KL_ASSERT(produce->load == NULL);
@@ -445,7 +444,7 @@ static kl_verdict finish(kl_request *request, kl_produce *produce) {
     if (produce->acks != 0) {
         verdict = kl_produce_answer(request, produce) ? KL_DONE : KL_DROP;
     } else {
-        /* The client notices an error only by the closed connection. */
+        /* With acks=0 the client notices an error only by the closed connection. */
         for (size_t i = 0; i < produce->count; i++)
             if (produce->items[i].code) verdict = KL_DROP;
     }
@@ -453,7 +452,7 @@ static kl_verdict finish(kl_request *request, kl_produce *produce) {
     return verdict;
 }
 
-/* All of it is known: the batches go into their logs. */
+/* All partitions are known: append their batches. */
 static kl_verdict append_all(kl_request *request, kl_produce *produce) {
     bool waiting = false;
     for (size_t i = 0; i < produce->count; i++) {
@@ -461,7 +460,7 @@ static kl_verdict append_all(kl_request *request, kl_produce *produce) {
         waiting |= produce->items[i].waiting;
     }
     if (waiting && park(request, produce)) {
-        /* Only acks=all has a time: the others wait for the disk alone, which answers. */
+        /* Only acks=all has a timeout: the others wait only for the disk, which answers. */
         if (produce->acks == -1)
             request->deadline_ms = kl_now_of(request) + KL_MAX(produce->timeout_ms, 0);
         return KL_PARKED_READ_ON;
@@ -472,7 +471,7 @@ static kl_verdict append_all(kl_request *request, kl_produce *produce) {
 static kl_verdict resume(kl_request *request) {
     kl_produce *produce = request->parked;
     if (produce->load) {
-        /* Its client may have said all that it will: what it sent is appended still. */
+        /* Even if the client has closed its side, its records are appended. */
         request->expired = false;
         if (!kl_cold_loaded(&kl_data_of(request)->cold, produce->load)) return KL_PARKED;
         leave_load(request, produce);

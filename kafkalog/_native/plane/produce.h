@@ -1,4 +1,4 @@
-/* produce.h: a Produce request in progress: its partitions and their outcomes. */
+/* produce.h: a Produce request in progress: its partitions and their results. */
 #ifndef KL_PRODUCE_H
 #define KL_PRODUCE_H
 
@@ -6,14 +6,14 @@
 #include "data.h"
 
 enum {
-    KL_RECORD_FAULTS_MAX = 100, /* named in an answer; the batch is refused whole */
-    KL_FAULTS_MAX = 100,      /* partitions whose refusal is explained; others get a code */
-    KL_PRODUCE_TOPIC_IDS = 13 /* from this version on topics are named by id */
+    KL_RECORD_FAULTS_MAX = 100, /* named in an answer; the whole batch is refused */
+    KL_FAULTS_MAX = 100,        /* explained partitions; others only get a code */
+    KL_PRODUCE_TOPIC_IDS = 13   /* first version that names topics by id */
 };
 
 /* The message about a refused partition. */
 typedef struct {
-    kl_record_fault *records; /* NULL: none is named */
+    kl_record_fault *records; /* NULL: no records named */
     int32_t record_count;
     char text[];
 } kl_produce_fault;
@@ -25,31 +25,31 @@ typedef struct {
     size_t records_bytes;
     kl_replica *replica;     /* retained; NULL: not in the table */
     bool offline;            /* its log could not be opened */
-    bool denied;             /* its principal may not write to it */
+    bool denied;             /* the principal may not write to it */
     kl_produce_fault *fault; /* NULL: none */
     kl_appended appended;
     kl_waiter waiter;
     kl_promise promise;
-    uint32_t group_count; /* of a topic's first partition: how many there are; else 0 */
+    uint32_t group_count; /* first partition of a topic: its number of partitions; else 0 */
     int32_t partition;
     int32_t flags; /* KL_TOPIC_* */
-    int32_t epoch; /* of the leader that accepted it */
+    int32_t epoch; /* of the leader at the append */
     int16_t code;
-    bool waiting; /* for what was promised; then `waiter` may be linked */
+    bool waiting; /* for its promise; then `waiter` may be linked */
 } kl_produce_item;
 
 struct kl_produce {
-    kl_produce *next; /* a free one's */
+    kl_produce *next; /* in the free list */
     kl_wait wait;
-    kl_load *load;     /* what its logs need first is under way */
-    size_t cold_bytes; /* of its frame, which does not count while it waits for that */
+    kl_load *load;     /* preparation of its logs, in progress */
+    size_t cold_bytes; /* of its frame, not counted during the preparation */
     kl_produce_item *items;
     size_t count;
     size_t capacity;
     int32_t topic_count;
     int32_t fault_count;
     int32_t timeout_ms;
-    int32_t throttle_ms; /* for its client */
+    int32_t throttle_ms; /* sent to the client */
     int16_t acks;
     bool transactional; /* it names a transactional id */
 };
@@ -59,8 +59,7 @@ kl_verdict kl_produce_run(kl_request *request);
 void kl_produce_cancel(kl_request *request);
 void kl_produces_free(kl_produce *list);
 
-/* Put the response of all its partitions, in the order in which they were asked for; false
- * when there is no memory. */
+/* Write the response of all partitions in the request's order; false: no memory. */
 bool kl_produce_answer(kl_request *request, const kl_produce *produce);
 
 #endif

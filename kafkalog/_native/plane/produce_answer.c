@@ -8,7 +8,7 @@ enum {
     VERSION_ERRORS = 8,
     VERSION_FLEXIBLE = 9,
     VERSION_LEADERS = 10,
-    FIXED_BYTES_MAX = 64 /* of a partition, a topic or the response, without texts */
+    FIXED_BYTES_MAX = 64 /* per partition, topic or response, without texts */
 };
 
 static kl_span text_of(const char *text) {
@@ -34,7 +34,7 @@ static size_t fault_bytes_max(const kl_produce_fault *fault) {
     return bytes;
 }
 
-/* The tagged fields of a partition: its current leader. */
+/* A partition's tagged fields: its current leader. */
 static uint8_t *put_tags(uint8_t *p, const kl_request *request, const kl_produce_item *item,
                          kl_leaders *leaders) {
     enum { TAG_LEADER = 0 };
@@ -60,7 +60,7 @@ static uint8_t *put_partition(uint8_t *p, const kl_request *request,
     return put_tags(p, request, item, leaders);
 }
 
-/* Room for `bytes` at most; what is not used is given back by the next one. */
+/* Reserve at most `bytes`; give_back returns the unused part. */
 static uint8_t *reserve(kl_request *request, size_t bytes) {
     return kl_response_reserve(request, bytes);
 }
@@ -90,7 +90,7 @@ static bool answer_item(kl_request *request, const kl_produce_item *item,
     return true;
 }
 
-/* A topic's tagged fields come behind its last partition. */
+/* A topic's tagged fields follow its last partition. */
 static bool end_topic(kl_request *request, bool flexible) {
     if (!flexible) return true;
     uint8_t *p = reserve(request, 1);

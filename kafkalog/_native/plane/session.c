@@ -7,14 +7,14 @@
 #include "codes.h"
 
 enum {
-    EVICT_MS = 120000,      /* unused, or in place of a larger newcomer: from this age on */
-    PARTITIONS_MAX = 200000 /* of all sessions: about 80 MB, and their names 50 */
+    EVICT_MS = 120000,      /* minimum idle time, or age next to a larger newcomer */
+    PARTITIONS_MAX = 200000 /* of all sessions: about 80 MB, and 50 of names */
 };
 
 struct kl_sessions {
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards the members below */
     kl_table by_id;
-    kl_link by_use; /* the longest unused first */
+    kl_link by_use; /* least recently used first */
     kl_link gone;   /* closed and not in use: freed without the lock */
     int64_t count_max;
     kl_session_stats stats;
@@ -56,7 +56,7 @@ static kl_session *find(kl_sessions *sessions, int32_t id) {
     return kl_table_find(&sessions->by_id, hash_of(id), &id, same_id);
 }
 
-/* Locked.  It no longer counts, and its memory goes soon. */
+/* Locked.  Stop counting it, and queue it to be freed. */
 static void end_session(kl_sessions *sessions, kl_session *session) {
     KL_ASSERT_HELD(&sessions->lock);
     KL_ASSERT(session->closed && !session->busy);
@@ -65,7 +65,7 @@ static void end_session(kl_sessions *sessions, kl_session *session) {
     kl_link_last(&sessions->gone, &session->use);
 }
 
-/* Unlock, and free the sessions that have gone: that ends the watch on each of their partitions. */
+/* Unlock, then free closed sessions, which ends the watch of each of their partitions. */
 static void unlock(kl_sessions *sessions) {
     kl_link gone;
     kl_ring_init(&gone);
@@ -78,7 +78,7 @@ static void unlock(kl_sessions *sessions) {
     }
 }
 
-/* Locked.  No request finds it any more.  Its user ends it; if it has none, this does. */
+/* Locked.  Hide it from requests.  A request that uses it ends it; otherwise this does. */
 static void close_session(kl_sessions *sessions, kl_session *session) {
     KL_ASSERT_HELD(&sessions->lock);
     KL_ASSERT(!session->closed);
@@ -119,28 +119,27 @@ bool kl_session_asks_as_before(kl_session *session, const kl_session_asks *asks)
            before.replica_id == asks->replica_id && before.to == asks->to;
 }
 
-/* Whether it may go for a newcomer of so many partitions: unused for long, or old and
- * smaller. */
+/* True if a newcomer with `partitions` may evict it: long unused, or old and smaller. */
 static bool may_go(const kl_session *one, size_t partitions, int64_t now_ms) {
     if (one->busy) return false;
     if (now_ms - one->used_ms > EVICT_MS) return true;
     return now_ms - one->created_ms > EVICT_MS && one->counted < partitions;
 }
 
-/* Locked.  The first to go: the one that is unused for longest, or the smallest.  NULL: none. */
+/* Locked.  The best one to evict: the longest unused, or the smallest; NULL: none. */
 static kl_session *victim_for(kl_sessions *sessions, size_t partitions, int64_t now_ms) {
     kl_session *smallest = NULL;
     for (kl_link *link = sessions->by_use.next; link != &sessions->by_use;
          link = link->next) {
         kl_session *one = KL_HOLDER(link, kl_session, use);
         if (!may_go(one, partitions, now_ms)) continue;
-        if (now_ms - one->used_ms > EVICT_MS) return one; /* none is unused for longer */
+        if (now_ms - one->used_ms > EVICT_MS) return one; /* none is longer unused */
         if (smallest == NULL || one->counted < smallest->counted) smallest = one;
     }
     return smallest;
 }
 
-/* Locked.  Whether there is room for this many more after evicting the rest. */
+/* Locked.  True if this fits after evicting `gone`. */
 static bool fits(const kl_sessions *sessions, const kl_session_stats *gone,
                  int64_t partitions, int64_t more) {
     const kl_session_stats *now = &sessions->stats;
@@ -149,8 +148,7 @@ static bool fits(const kl_sessions *sessions, const kl_session_stats *gone,
            now->sessions - gone->sessions <= sessions->count_max - more;
 }
 
-/* Locked.  Whether there is room for `more` sessions with so many partitions more, or evictions
- * could make it. */
+/* Locked.  True if `more` sessions with `partitions` fit, perhaps after evictions. */
 static bool could_fit(const kl_sessions *sessions, size_t partitions, int64_t more,
                       int64_t now_ms) {
     kl_session_stats gone = {0};
@@ -167,21 +165,21 @@ static bool could_fit(const kl_sessions *sessions, size_t partitions, int64_t mo
     return fits(sessions, &gone, wanted, more);
 }
 
-/* Locked.  The same, made by evictions; none goes where that would not do. */
+/* Locked.  The same, doing the evictions; none if they would not suffice. */
 static bool make_room(kl_sessions *sessions, size_t partitions, int64_t more,
                       int64_t now_ms) {
     const kl_session_stats gone = {0};
     if (!could_fit(sessions, partitions, more, now_ms)) return false;
     while (!fits(sessions, &gone, (int64_t)partitions, more)) {
         kl_session *victim = victim_for(sessions, partitions, now_ms);
-        KL_ASSERT(victim != NULL); /* evictions make room: could_fit */
+        KL_ASSERT(victim != NULL); /* could_fit promised it */
         close_session(sessions, victim);
         sessions->stats.sessions_evicted++;
     }
     return true;
 }
 
-/* Locked.  Random, so that a client does not hit another's session by mistake. */
+/* Locked.  Random, so that a client does not use another's session by mistake. */
 static int32_t free_id(kl_sessions *sessions) {
     uint32_t id = 0;
     do {
@@ -191,7 +189,7 @@ static int32_t free_id(kl_sessions *sessions) {
     return (int32_t)id;
 }
 
-/* One for what `asked` has, which no request finds yet.  Not locked, as that may be a hundred
+/* A new session for `asked`, not visible to requests yet.  Not locked, as this may be a hundred
  * thousand partitions. */
 static kl_session *new_session(const kl_fetch_set *asked) {
     kl_session *session = kl_alloc(sizeof *session);
@@ -202,7 +200,7 @@ static kl_session *new_session(const kl_fetch_set *asked) {
     return NULL;
 }
 
-/* Locked.  False: it is not added. */
+/* Locked.  False: not added. */
 static bool take_in(kl_sessions *sessions, kl_session *session, int64_t now_ms) {
     KL_ASSERT_HELD(&sessions->lock);
     if (!make_room(sessions, session->set.count, 1, now_ms)) return false;

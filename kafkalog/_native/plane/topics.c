@@ -1,14 +1,14 @@
-/* topics.c: two hash tables over the same topics, under a lock that lookups share. */
+/* topics.c: two hash tables of topics, by name and by id, under a read-write lock. */
 #include "topics.h"
 
 #include "base/hash.h"
 #include "base/table.h"
 
-enum { PARTITIONS_MAX = 1 << 20 }; /* of a topic */
+enum { PARTITIONS_MAX = 1 << 20 }; /* per topic */
 
 typedef struct {
     kl_replica *replica; /* NULL: not opened */
-    bool offline;        /* could not be */
+    bool offline;        /* opening failed */
 } place;
 
 struct kl_topic {
@@ -22,13 +22,12 @@ struct kl_topic {
 };
 
 struct kl_topics {
-    pthread_mutex_t changing; /* held across each change, so that they come one by one */
-    pthread_rwlock_t lock;    /* guards what follows; never held across a call of a log */
-    pthread_mutex_t
-        gate; /* held while a change waits for it, so that lookups, which never */
-    atomic_bool change_waits; /* end, let it through; on musl no lock does that by itself */
+    pthread_mutex_t changing; /* serialises changes */
+    pthread_rwlock_t lock; /* guards the members below; never held across a call of a log */
+    pthread_mutex_t gate;  /* held while a change waits, so that an endless stream of */
+    atomic_bool change_waits; /* lookups lets it through; musl's rwlock does not */
     kl_table by_name;
-    kl_table by_id; /* those that have one */
+    kl_table by_id; /* topics with an id */
 };
 
 static uint64_t hash_id(const uint8_t *id) { return kl_hash(id, KL_TOPIC_ID_BYTES); }
@@ -103,7 +102,7 @@ bool kl_topic_offline(const kl_topic *topic, int32_t partition) {
            topic->places[partition].offline;
 }
 
-/* ---- changes: each under `changing`, so that what one found stays ------------------------- */
+/* ---- changes: each under `changing`, so that results of a lookup stay valid --------------- */
 
 static bool is_zero(const uint8_t *id) {
     static const uint8_t zero[KL_TOPIC_ID_BYTES];
@@ -129,7 +128,7 @@ static kl_status new_topic(kl_topics *topics, kl_span name, kl_topic **out) {
     return kl_table_add(&topics->by_name, kl_hash(topic->name, name.bytes), topic);
 }
 
-/* Under `changing`.  What its readers know of it no longer holds, so they must look again. */
+/* Under `changing`.  Readers' knowledge is outdated: they must look again. */
 static void touch(const kl_topic *topic) {
     for (int32_t i = 0; i < topic->capacity; i++)
         if (topic->places[i].replica) kl_replica_touch(topic->places[i].replica);
@@ -137,7 +136,7 @@ static void touch(const kl_topic *topic) {
 
 void kl_topics_touch(kl_topics *topics) {
     size_t at = 0;
-    kl_lock(&topics->changing); /* no topic comes or goes during the walk */
+    kl_lock(&topics->changing); /* no topic is added or removed during the walk */
     for (kl_topic *topic; (topic = kl_table_next(&topics->by_name, &at)) != NULL;)
         touch(topic);
     kl_unlock(&topics->changing);
@@ -160,7 +159,7 @@ kl_status kl_topics_put_topic(kl_topics *topics, const char *text, const uint8_t
         topic = fresh;
     }
     if (!status) {
-        unlink_id(topics, topic); /* it may be another now */
+        unlink_id(topics, topic); /* the id may have changed */
         memcpy(topic->id, id, KL_TOPIC_ID_BYTES);
         topic->has_id = !is_zero(id);
         topic->flags = flags;
@@ -174,7 +173,7 @@ kl_status kl_topics_put_topic(kl_topics *topics, const char *text, const uint8_t
     return status;
 }
 
-/* Locked for change.  A place for the partition of a topic that is there. */
+/* Locked for change.  A place for a partition of an existing topic. */
 static kl_status reserve(kl_topics *topics, const char *name, int32_t partition,
                          place **out) {
     if (partition < 0 || partition >= PARTITIONS_MAX)
@@ -198,11 +197,11 @@ static kl_status reserve(kl_topics *topics, const char *name, int32_t partition,
     return KL_OK;
 }
 
-/* Under `changing`.  A place whose replica could not get its log is as if it had none. */
+/* Under `changing`.  Remove a replica that could not get its log. */
 static void take_out(kl_topics *topics, place *at) {
     kl_replica *replica = at->replica;
     lock_for_change(topics);
-    KL_ASSERT(at->replica == replica); /* no other change came */
+    KL_ASSERT(at->replica == replica); /* no other change since */
     at->replica = NULL;
     kl_topics_unlock(topics);
     kl_replica_remove(replica);
@@ -231,7 +230,7 @@ kl_status kl_topics_put_partition(kl_topics *topics, const char *name, int32_t p
                     name, partition);
     else if (!status) status = kl_replica_new(log, partition, role, &fresh);
     if (fresh) {
-        lock_for_change(topics); /* the place is there still: no other change came */
+        lock_for_change(topics); /* no other change since: the place exists */
         KL_ASSERT(at->replica == NULL);
         at->replica = fresh;
         kl_topics_unlock(topics);
@@ -249,12 +248,12 @@ kl_status kl_topics_put_offline(kl_topics *topics, const char *name, int32_t par
     if (!status) at->offline = offline;
     bool empty = !status && at->replica && at->replica->log == NULL;
     kl_topics_unlock(topics);
-    if (offline && empty) take_out(topics, at); /* it has a log, that cannot be opened */
+    if (offline && empty) take_out(topics, at); /* its log exists, but cannot be opened */
     kl_unlock(&topics->changing);
     return status;
 }
 
-/* No call finds it any more; wait for those that did. */
+/* The replica is in no table any more: wait for calls in progress. */
 static void end_replica(kl_replica *replica) {
     if (replica == NULL) return;
     kl_replica_remove(replica);

@@ -1,8 +1,8 @@
-/* capsule.h: destructors of the PyCapsules that hand Arrow structs to other packages.
+/* capsule.h: destructors of the PyCapsules that pass Arrow structs to other packages.
  *
- * With direct.h the one place where C knows Python's API, and no part of the data plane: only
- * the code that cffi generates includes it, behind Python.h.  Python runs a destructor with
- * the GIL held; a consumer that took the struct has set its `release` to NULL. */
+ * With direct.h the only C code that uses Python's API; not part of the data plane: only the code
+ * that cffi generates includes it, after Python.h.  Python runs a destructor with the GIL held; a
+ * consumer that took the struct has set its `release` to NULL. */
 #ifndef KL_CAPSULE_H
 #define KL_CAPSULE_H
 
@@ -10,10 +10,10 @@
 
 #include "kafkalog.h"
 
-/* Memory that one of the destructors below frees; zeroed, NULL when there is none. */
+/* Memory freed by a destructor below; zeroed, NULL: no memory. */
 static void *kl_capsule_memory(size_t bytes) { return calloc(1, bytes); }
 
-/* A destructor may run while an exception is on its way, which must not get lost. */
+/* A destructor may run during an exception, and must preserve it. */
 #define KL_CAPSULE_DESTRUCTOR(function, type, name)                         \
     static void function(void *capsule) {                                   \
         PyObject *kind, *value, *trace;                                     \
@@ -30,8 +30,8 @@ KL_CAPSULE_DESTRUCTOR(kl_capsule_free_stream, ArrowArrayStream, "arrow_array_str
 
 static void kl_stream_release(struct ArrowArrayStream *stream); /* Python: see build.py */
 
-/* The `release` of a stream.  A consumer may call it while an exception is on its way, as
- * pyarrow does when a loop over a failing stream ends; Python code must not run then. */
+/* The `release` of a stream.  A consumer may call it during an exception, as pyarrow does when a
+ * loop over a failing stream ends; Python code must not run then. */
 static void kl_stream_free(struct ArrowArrayStream *stream) {
     PyGILState_STATE gil = PyGILState_Ensure();
     PyObject *kind, *value, *trace;

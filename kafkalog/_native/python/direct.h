@@ -1,7 +1,7 @@
 /* direct.h: operations per record and per batch of a Log or a journal, or per item of a list,
  * without cffi's conversions.
  *
- * As capsule.h no part of the data plane: only the code that cffi generates includes it, behind
+ * As capsule.h not part of the data plane: only the code that cffi generates includes it, after
  * Python.h. */
 #ifndef KL_DIRECT_H
 #define KL_DIRECT_H
@@ -11,13 +11,14 @@
 #include "batch/batch.h"
 #include "kafkalog.h"
 
-#ifndef METH_FASTCALL /* in the limited API since 3.10, which is the oldest that we take */
+#ifndef METH_FASTCALL /* in the limited API since 3.10, our minimum */
 #define METH_FASTCALL 0x0080
 #endif
 
 #define KL_DIRECT_NAME "kafkalog.log"
 
-/* Python does not count what a METH_FASTCALL function is given.  False: TypeError is set. */
+/* Python does not check the argument count of a METH_FASTCALL function.  False: TypeError is
+ * set. */
 static bool kl_direct_wants(Py_ssize_t found, Py_ssize_t wanted) {
     if (KL_LIKELY(found == wanted)) return true;
     PyErr_Format(PyExc_TypeError, "found %zd arguments, wanted %zd", found, wanted);
@@ -28,7 +29,7 @@ static void kl_direct_drop(PyObject *capsule) {
     Py_XDECREF((PyObject *)PyCapsule_GetContext(capsule));
 }
 
-/* (address of a kl_log, its owner): a capsule, which keeps the owner. */
+/* (address of a kl_log, its owner): a capsule that keeps the owner alive. */
 static PyObject *kl_direct_handle(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
     if (!kl_direct_wants(count, 2)) return NULL;
@@ -40,7 +41,7 @@ static PyObject *kl_direct_handle(PyObject *self, PyObject *const *args, Py_ssiz
     return capsule;
 }
 
-/* The bytes of a key or value; None is -1 of them.  False: it is something else. */
+/* The bytes of a key or value; None: -1 bytes.  False: another type. */
 static bool kl_direct_bytes(PyObject *given, const char **data, Py_ssize_t *bytes) {
     char *found = NULL;
     *bytes = -1;
@@ -53,15 +54,15 @@ static bool kl_direct_bytes(PyObject *given, const char **data, Py_ssize_t *byte
 
 /* ---- Log.append ----------------------------------------------------------------------------- */
 
-/* A method in C, as calling one in Python with its defaults takes longer than everything that
- * happens to a record before it is written. */
+/* A method in C: calling one in Python with its defaults takes longer than all else before the
+ * record's write. */
 static struct {
-    PyObject *general; /* the method in Python, for whatever is not plain */
-    PyObject *check;   /* raises what a status stands for */
+    PyObject *general; /* the Python method, for other arguments */
+    PyObject *check;   /* raises a status's exception */
     PyObject *direct, *flush, *key, *timestamp_ms; /* names */
 } kl_direct_log;
 
-/* A record as kl_log_append takes it. */
+/* The arguments of kl_log_append. */
 typedef struct {
     const char *key;
     const char *value;
@@ -70,7 +71,7 @@ typedef struct {
     int64_t timestamp_ms;
 } kl_direct_record;
 
-/* False: it is no number, or out of range. */
+/* False: not an int, or out of range. */
 static bool kl_direct_time(PyObject *given, int64_t *out) {
     *out = -1;
     if (given == Py_None) return true;
@@ -80,7 +81,7 @@ static bool kl_direct_time(PyObject *given, int64_t *out) {
     return *out >= 0;
 }
 
-/* False: it is not plain, that is, bytes and a valid timestamp. */
+/* False: not plain bytes with a valid timestamp. */
 static bool kl_direct_plain(PyObject *const *args, Py_ssize_t count, PyObject *names,
                             kl_direct_record *out) {
     *out = (kl_direct_record){.key_bytes = -1, .timestamp_ms = -1};
@@ -117,8 +118,8 @@ out:
     return result;
 }
 
-/* The offset of an appended record, once the flush for flush.messages is done: by the method in
- * Python, as its wait must handle signals. */
+/* The offset of an appended record, after the flush for flush.messages: by the Python method, as
+ * its wait must handle signals. */
 static PyObject *kl_direct_appended(PyObject *self, int64_t offset, bool sync_due) {
     KL_ASSERT(offset >= 0);
     if (KL_UNLIKELY(sync_due)) {
@@ -135,7 +136,7 @@ static PyObject *kl_direct_append(PyObject *self, PyObject *const *args, Py_ssiz
     if (!kl_direct_plain(args, count, names, &record))
         return kl_direct_general(self, args, count, names);
     PyObject *capsule = PyObject_GetAttr(self, kl_direct_log.direct);
-    if (capsule == Py_None) { /* a clock of its own, which only Python can ask */
+    if (capsule == Py_None) { /* its own clock, known only to Python */
         Py_DECREF(capsule);
         return kl_direct_general(self, args, count, names);
     }
@@ -146,7 +147,7 @@ static PyObject *kl_direct_append(PyObject *self, PyObject *const *args, Py_ssiz
     }
     int64_t offset;
     int32_t sync_due;
-    /* The caller holds the arguments, and we with the capsule the log, until we return. */
+    /* The caller holds the arguments, and the capsule the log, until the return. */
     Py_BEGIN_ALLOW_THREADS;
     offset = kl_log_append(log, record.key, record.key_bytes, record.value,
                            record.value_bytes, record.timestamp_ms, &sync_due);
@@ -164,8 +165,8 @@ static PyMethodDef kl_direct_append_method = {"append",
                                               (PyCFunction)(void (*)(void))kl_direct_append,
                                               METH_FASTCALL | METH_KEYWORDS, NULL};
 
-/* (the class Log, its method append in Python, what raises a status, its signature and
- * docstring): the method in C that takes its place. */
+/* (class Log, its Python method append, function that raises a status, signature and docstring):
+ * the C method that replaces it. */
 static PyObject *kl_direct_method(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
     if (count != 4 || !PyType_Check(args[0])) {
@@ -174,7 +175,7 @@ static PyObject *kl_direct_method(PyObject *self, PyObject *const *args, Py_ssiz
     }
     PyObject *text = PyUnicode_AsUTF8String(args[3]);
     if (text == NULL) return NULL;
-    Py_INCREF(args[1]); /* these, and the text, for as long as the process lives */
+    Py_INCREF(args[1]); /* these, and the text, live as long as the process */
     Py_INCREF(args[2]);
     kl_direct_append_method.ml_doc = PyBytes_AsString(text);
     kl_direct_log.general = args[1];
@@ -188,7 +189,7 @@ static PyObject *kl_direct_method(PyObject *self, PyObject *const *args, Py_ssiz
 
 /* ---- batches, and lists --------------------------------------------------------------------- */
 
-/* Whether any batch is compressed.  Stops at bytes that are no batch: others report them. */
+/* True if any batch is compressed.  Stops at invalid bytes, which are reported elsewhere. */
 static bool kl_direct_compressed(const uint8_t *data, size_t bytes) {
     kl_batch batch;
     for (size_t pos = 0; !kl_batch_parse(data + pos, bytes - pos, &batch);
@@ -197,10 +198,9 @@ static bool kl_direct_compressed(const uint8_t *data, size_t bytes) {
     return false;
 }
 
-/* (capsule, bytes, now in ms): what kl_log_append_batches says of a client's batches: their
- * first and last offset and whether a flush is due, or one number, its
- * status.  None: some of them are compressed, and
- * nothing was done. */
+/* (capsule, bytes, now in ms): append a client's batches by kl_log_append_batches: (first offset,
+ * last offset, whether a flush is due), or a status.  None: some are compressed; nothing was
+ * done. */
 static PyObject *kl_direct_append_batches(PyObject *self, PyObject *const *args,
                                           Py_ssize_t count) {
     (void)self;
@@ -224,7 +224,7 @@ static PyObject *kl_direct_append_batches(PyObject *self, PyObject *const *args,
                          (int)done.sync_due);
 }
 
-/* The total bytes of a list's items; -1: it has an item other than bytes and None. */
+/* Total bytes of a list's items; -1: it has items other than bytes and None. */
 static Py_ssize_t kl_direct_list_bytes(PyObject *list) {
     Py_ssize_t rows = PyList_Size(list), total = 0;
     for (Py_ssize_t i = 0; i < rows; i++) {
@@ -238,7 +238,7 @@ static Py_ssize_t kl_direct_list_bytes(PyObject *list) {
     return total;
 }
 
-/* (list): its total bytes; -1: it has items other than bytes and None. */
+/* (list): total bytes; -1: it has items other than bytes and None. */
 static PyObject *kl_direct_plain_bytes(PyObject *self, PyObject *const *args,
                                        Py_ssize_t count) {
     (void)self;
@@ -246,12 +246,12 @@ static PyObject *kl_direct_plain_bytes(PyObject *self, PyObject *const *args,
     return PyLong_FromSsize_t(PyList_Check(args[0]) ? kl_direct_list_bytes(args[0]) : -1);
 }
 
-/* (list of bytes and None): (int32 lengths, -1 null, and the bytes one after another), as
- * KL_BYTES_LENGTHS32 has them.  None: there is something else in it. */
+/* (list of bytes and None): (int32 lengths, -1: null; concatenated bytes), as KL_BYTES_LENGTHS32.
+ * None: other items. */
 static PyObject *kl_direct_join(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
     if (count != 1 || !PyList_Check(args[0])) Py_RETURN_NONE;
-    PyObject *list = args[0]; /* nothing below lets Python code run: it stays as it is */
+    PyObject *list = args[0]; /* no Python code runs below: it cannot change */
     Py_ssize_t rows = PyList_Size(list), total = kl_direct_list_bytes(list);
     if (total < 0) Py_RETURN_NONE;
     PyObject *lengths = PyBytes_FromStringAndSize(NULL, rows * (Py_ssize_t)sizeof(int32_t));
@@ -271,12 +271,12 @@ static PyObject *kl_direct_join(PyObject *self, PyObject *const *args, Py_ssize_
         data_at += bytes;
     }
     KL_ASSERT(data_at == PyBytes_AsString(data) + total);
-    return Py_BuildValue("NN", lengths, data); /* N: it takes the counts */
+    return Py_BuildValue("NN", lengths, data); /* N: takes the references */
 }
 
-/* ---- rows of a coordinator ------------------------------------------------------------------ */
+/* ---- a coordinator's rows ------------------------------------------------------------------- */
 
-/* Where a column of lengths is gathered from rows. */
+/* Destination of a column of lengths. */
 typedef struct {
     int32_t *length;
     uint8_t *data;
@@ -290,7 +290,7 @@ static void kl_direct_put(kl_direct_column *column, const char *data, Py_ssize_t
     column->bytes += (size_t)bytes;
 }
 
-/* The bytes of all keys and values of a list of pairs; -1: something else is in it. */
+/* Total bytes of keys and values in a list of pairs; -1: other items. */
 static Py_ssize_t kl_direct_pairs_bytes(PyObject *rows, Py_ssize_t count) {
     Py_ssize_t total = 0, bytes;
     const char *data;
@@ -306,7 +306,7 @@ static Py_ssize_t kl_direct_pairs_bytes(PyObject *rows, Py_ssize_t count) {
     return total;
 }
 
-/* The rows, whose columns lie in `memory`, as one batch; a status, where they are none. */
+/* The rows, whose columns are in `memory`, as one batch; or a status. */
 static PyObject *kl_direct_sealed(const kl_columns *columns, size_t bytes,
                                   const kl_stamp *stamp) {
     size_t room = KL_BATCH_HEADER_BYTES + bytes + 64 * (size_t)columns->count;
@@ -325,12 +325,12 @@ static PyObject *kl_direct_sealed(const kl_columns *columns, size_t bytes,
     return result;
 }
 
-/* (list of (key, value), bytes and None, not empty; their time; a producer's id, epoch and
- * the attributes): the rows as one batch, a status, or None: that is not what was given. */
+/* (non-empty list of (key, value), bytes or None; timestamp; producer id, epoch, attributes): the
+ * rows as one batch, a status, or None: other arguments. */
 static PyObject *kl_direct_rows(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
     if (count != 5 || !PyList_Check(args[0])) Py_RETURN_NONE;
-    PyObject *list = args[0]; /* nothing below lets Python code run: it stays as it is */
+    PyObject *list = args[0]; /* no Python code runs below: it cannot change */
     Py_ssize_t rows = PyList_Size(list), bytes = kl_direct_pairs_bytes(list, rows);
     if (bytes < 0 || rows == 0 || rows > INT32_MAX / 64) Py_RETURN_NONE;
     int64_t time_ms = PyLong_AsLongLong(args[1]);
@@ -382,7 +382,7 @@ static PyMethodDef kl_direct_methods[] = {
     {"rows_direct", KL_DIRECT_METHOD(kl_direct_rows), METH_FASTCALL, NULL},
 };
 
-/* Give functions to a module that is imported already, under their names; 0, or -1. */
+/* Add functions to an imported module; 0, or -1. */
 static int kl_direct_give(PyObject *module, PyMethodDef *methods, size_t count) {
     int result = module == NULL ? -1 : 0;
     for (size_t i = 0; i < count && result == 0; i++) {

@@ -1,9 +1,9 @@
-/* growing.h: the memory of a batch that grows record by record, as a capsule.
+/* growing.h: the memory of a growing batch, as a capsule.
  *
- * Like direct.h no part of the data plane; everything here runs with the GIL.
+ * As direct.h not part of the data plane; all runs with the GIL.
  *
- * References: the capsule owns its kl_growing, and its context holds the bytearray that the
- * records lie in, until growing_let_go gives that bytearray back. */
+ * References: the capsule owns its kl_growing, and its context holds the bytearray with the
+ * records, until growing_let_go returns that. */
 #ifndef KL_PYTHON_GROWING_H
 #define KL_PYTHON_GROWING_H
 
@@ -11,9 +11,9 @@
 #include "python/direct.h"
 
 #define KL_GROWING_NAME "kafkalog.growing"
-enum { DELTA_BYTES = 10 }; /* of a time's difference at most */
+enum { DELTA_BYTES = 10 }; /* maximum of a timestamp delta */
 
-/* The capsule of a batch has the bytearray that its records lie in. */
+/* The capsule holds the bytearray with the batch's records. */
 static void kl_growing_drop(PyObject *capsule) {
     kl_release(PyCapsule_GetPointer(capsule, KL_GROWING_NAME));
     Py_XDECREF((PyObject *)PyCapsule_GetContext(capsule));
@@ -34,8 +34,7 @@ static PyObject *kl_growing_in(PyObject *room, size_t bytes_max) {
     return capsule;
 }
 
-/* (bytes at most, a bytearray of so many that was let go of, or None): the memory of a batch,
- * as a capsule. */
+/* (maximum bytes, released bytearray of that size or None): the memory of a batch, as a capsule. */
 static PyObject *kl_growing_make(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
     if (!kl_direct_wants(count, 2)) return NULL;
@@ -52,7 +51,7 @@ static PyObject *kl_growing_make(PyObject *self, PyObject *const *args, Py_ssize
     return capsule;
 }
 
-/* (memory): its bytearray, for another batch; None: somebody else still uses it. */
+/* (memory): its bytearray, for another batch; None: still in use elsewhere. */
 static PyObject *kl_growing_let_go(PyObject *self, PyObject *const *args,
                                    Py_ssize_t count) {
     (void)self;
@@ -62,11 +61,11 @@ static PyObject *kl_growing_let_go(PyObject *self, PyObject *const *args,
     PyObject *room = PyCapsule_GetContext(args[0]);
     if (room == NULL || Py_REFCNT(room) != 1) Py_RETURN_NONE;
     PyCapsule_SetContext(args[0], NULL);
-    kl_growing_begin(batch, NULL, 0); /* which accepts nothing */
+    kl_growing_begin(batch, NULL, 0); /* accepts no more records */
     return room;
 }
 
-/* (memory, first, count): the memory of a batch of these records of it. */
+/* (memory, first, count): the memory of a batch of these records. */
 static PyObject *kl_growing_part(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
     if (!kl_direct_wants(count, 3)) return NULL;
@@ -74,7 +73,7 @@ static PyObject *kl_growing_part(PyObject *self, PyObject *const *args, Py_ssize
     if (from == NULL) return NULL;
     long first = PyLong_AsLong(args[1]), records = PyLong_AsLong(args[2]);
     if (PyErr_Occurred()) return NULL;
-    /* Its first record has another time: each may be longer by the difference. */
+    /* With another first record, each timestamp delta may become longer. */
     size_t most = from->bytes + DELTA_BYTES * (size_t)KL_MAX(records, 0L);
     PyObject *room = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)most);
     PyObject *capsule = room ? kl_growing_in(room, most) : NULL;
@@ -99,7 +98,7 @@ static PyObject *kl_growing_told(PyObject *self, PyObject *const *args, Py_ssize
                          (long long)batch->record_bytes);
 }
 
-/* (memory): its records, to be compressed. */
+/* (memory): its records, for compression. */
 static PyObject *kl_growing_records(PyObject *self, PyObject *const *args,
                                     Py_ssize_t count) {
     (void)self;
@@ -110,7 +109,7 @@ static PyObject *kl_growing_records(PyObject *self, PyObject *const *args,
                                      (Py_ssize_t)(batch->bytes - POS_RECORDS));
 }
 
-/* The first bytes of the bytearray that a batch lies in, as a memoryview. */
+/* A memoryview of the first bytes of a batch's bytearray. */
 static PyObject *kl_growing_view(PyObject *room, Py_ssize_t bytes) {
     PyObject *whole = room ? PyMemoryView_FromObject(room) : NULL;
     PyObject *view = whole ? PySequence_GetSlice(whole, 0, bytes) : NULL;
@@ -118,8 +117,8 @@ static PyObject *kl_growing_view(PyObject *room, Py_ssize_t bytes) {
     return view;
 }
 
-/* (memory, compressed records or None, producer id, epoch, sequence, attributes): the batch,
- * bytes, or where it lies. */
+/* (memory, compressed records or None, producer id, epoch, sequence, attributes): the batch, as
+ * bytes or a view. */
 static PyObject *kl_growing_seal(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
     if (!kl_direct_wants(count, 6)) return NULL;

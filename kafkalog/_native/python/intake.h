@@ -1,11 +1,11 @@
-/* intake.h: a producer's records into the open batches of a topic, taken from Python.
+/* intake.h: puts a producer's records from Python into the open batches of a topic.
  *
- * Like direct.h no part of the data plane.  Everything here runs with the GIL, which is its lock:
- * releasing and taking it again costs more than a record does.
+ * As direct.h not part of the data plane.  All runs with the GIL, which is its lock: releasing and
+ * taking it costs more than a record.
  *
  * References: a topic's capsule owns its kl_intake, which holds the open batch of each slot and the
- * class of tickets.  A batch object keeps its own memory (growing.h), so `growing` is valid as
- * long as `batch` is held. */
+ * class of tickets.  A batch object keeps its memory (growing.h), so `growing` is valid while
+ * `batch` is held. */
 #ifndef KL_INTAKE_H
 #define KL_INTAKE_H
 
@@ -19,22 +19,22 @@
 /* ---- open batches ------------------------------------------------------------------------ */
 
 typedef struct {
-    PyObject *batch; /* Python's side of it, which keeps the memory; NULL: none is open */
+    PyObject *batch; /* the Python object, which owns the memory; NULL: none is open */
     kl_growing *growing;
-    PyObject *touched; /* `batch` as kl_intake_many found it at first; NULL: nothing */
-    int first, last;   /* of its records then */
+    PyObject *touched; /* `batch` at the first record of kl_intake_many; NULL: none */
+    int first, last;   /* numbers of its records from there */
 } kl_slot;
 
 typedef struct {
     int partitions;
-    PyTypeObject *ticket; /* the class of what is returned */
-    int sticky;           /* where records without a key go now */
-    int64_t sticky_bytes; /* that went there */
+    PyTypeObject *ticket; /* class of the results */
+    int sticky;           /* partition of records without a key */
+    int64_t sticky_bytes; /* bytes sent there in this turn */
     int64_t sticky_bytes_max;
-    int random_empty; /* an empty key is none */
-    int hashed_null;  /* no key is an empty one */
+    int random_empty; /* an empty key counts as none */
+    int hashed_null;  /* a missing key counts as empty */
     uint64_t random;
-    int64_t *weights; /* of each partition with those before it; all 0: they are alike */
+    int64_t *weights; /* cumulative per partition; all 0: equal weights */
     kl_slot slots[];
 } kl_intake;
 
@@ -59,7 +59,7 @@ static int kl_next_sticky(kl_intake *intake) {
     const int64_t total = intake->weights[intake->partitions - 1];
     if (total > 0) {
         const int64_t at = (int64_t)(x % (uint64_t)total);
-        int low = 0, high = intake->partitions - 1; /* the first that passes `at` */
+        int low = 0, high = intake->partitions - 1; /* the first above `at` */
         while (low < high) {
             const int middle = low + (high - low) / 2;
             if (intake->weights[middle] > at) high = middle;
@@ -68,13 +68,13 @@ static int kl_next_sticky(kl_intake *intake) {
         KL_ASSERT(intake->weights[low] > at);
         return low;
     }
-    /* Another one than now. */
+    /* Any other than the current one. */
     int step = (int)(x % (uint64_t)(intake->partitions - 1)) + 1;
     return (intake->sticky + step) % intake->partitions;
 }
 
-/* (partitions, class of tickets, seed, bytes of a sticky turn, empty keys are none, no key is
- * an empty one): a topic's capsule. */
+/* (partitions, class of tickets, seed, bytes of a sticky turn, empty key counts as none, missing
+ * key counts as empty): a topic's capsule. */
 static PyObject *kl_intake_new(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
     if (!kl_direct_wants(count, 6)) return NULL;
@@ -106,8 +106,8 @@ static PyObject *kl_intake_new(PyObject *self, PyObject *const *args, Py_ssize_t
     return capsule;
 }
 
-/* (intake, int64s: the weight of each partition with those before it, or none: they are
- * alike): how often each has a turn of those without a key from now on. */
+/* (intake, int64s: cumulative weights of the partitions, or none: equal): set how often each gets a
+ * turn of records without a key. */
 static PyObject *kl_intake_load(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
     char *data;
@@ -151,8 +151,8 @@ static kl_slot *kl_slot_of(PyObject *capsule, PyObject *number) {
     return NULL;
 }
 
-/* (intake, partition, batch or None, its memory or None): it takes what is sent from now on;
- * None: nothing does. */
+/* (intake, partition, batch or None, its memory or None): set the partition's open batch; None: no
+ * batch is open. */
 static PyObject *kl_intake_open(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
     if (!kl_direct_wants(count, 4)) return NULL;
@@ -172,7 +172,7 @@ static PyObject *kl_intake_open(PyObject *self, PyObject *const *args, Py_ssize_
     Py_RETURN_NONE;
 }
 
-/* ---- where a key goes -------------------------------------------------------------------- */
+/* ---- partitioning -------------------------------------------------------------------------- */
 
 /* Austin Appleby's MurmurHash2 with the seed of Kafka's Java client. */
 static uint32_t kl_murmur2(const uint8_t *data, size_t bytes) {
@@ -195,7 +195,7 @@ static uint32_t kl_murmur2(const uint8_t *data, size_t bytes) {
     return value ^ value >> 15;
 }
 
-/* By its key; *sticky: it has none. */
+/* The partition of a key; *sticky: it has no key. */
 static int kl_place(kl_intake *intake, const void *key, int64_t key_bytes, bool *sticky) {
     *sticky = key_bytes < 0 ? !intake->hashed_null : key_bytes == 0 && intake->random_empty;
     if (*sticky) return intake->sticky;
@@ -203,7 +203,7 @@ static int kl_place(kl_intake *intake, const void *key, int64_t key_bytes, bool 
     return (int)((hash & 0x7fffffff) % (uint32_t)intake->partitions);
 }
 
-/* (intake, key or None): its partition now. */
+/* (intake, key or None): its current partition. */
 static PyObject *kl_intake_place(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
     if (!kl_direct_wants(count, 2)) return NULL;
@@ -227,7 +227,7 @@ static int64_t kl_wall_ms(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Count what went to the sticky partition; after a batch of it another one has its turn
+/* Count bytes of the sticky partition; after a batch's worth, another one has its turn
  * (KIP-794). */
 static void kl_sticky_took(kl_intake *intake, int64_t bytes) {
     KL_ASSERT(bytes >= 0 && intake->sticky_bytes <= intake->sticky_bytes_max);
@@ -239,8 +239,8 @@ static void kl_sticky_took(kl_intake *intake, int64_t bytes) {
 }
 
 /* (intake, value, key, timestamp or None: now, partition or -1: by the key, encoded headers or
- * None): a ticket.  None: its batch is full, or none is open, or not all of it is plain; then
- * nothing was done. */
+ * None): a ticket.  None: the batch is full, none is open, or the arguments are not plain; nothing
+ * was done. */
 static PyObject *kl_intake_send(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
     if (!kl_direct_wants(count, 6)) return NULL;
@@ -256,7 +256,7 @@ static PyObject *kl_intake_send(PyObject *self, PyObject *const *args, Py_ssize_
     if (args[3] == Py_None) timestamp_ms = kl_wall_ms();
     else {
         timestamp_ms = PyLong_AsLongLong(args[3]);
-        if (timestamp_ms < 0) { /* none, unknown or too large: Python words it */
+        if (timestamp_ms < 0) { /* invalid, unknown or too large: Python reports it */
             PyErr_Clear();
             Py_RETURN_NONE;
         }
@@ -277,7 +277,7 @@ static PyObject *kl_intake_send(PyObject *self, PyObject *const *args, Py_ssize_
                                 timestamp_ms,
                                 (const uint8_t *)headers,
                                 (size_t)KL_MAX(headers_bytes, (Py_ssize_t)0)};
-    /* First: it may run Python's collector, and with it anything. */
+    /* First: it may run Python's garbage collector, and so any code. */
     kl_ticket *ticket = (kl_ticket *)PyType_GenericAlloc(intake->ticket, 0);
     if (ticket == NULL) return NULL;
     if (slot->batch == NULL || kl_growing_add(slot->growing, &record) != KL_OK) {
@@ -293,9 +293,9 @@ static PyObject *kl_intake_send(PyObject *self, PyObject *const *args, Py_ssize_
     return (PyObject *)ticket;
 }
 
-enum { MANY_ROWS = 4096 }; /* in one go: then other threads have a turn */
+enum { MANY_ROWS = 4096 }; /* at once; then other threads have a turn */
 
-/* A slot's batch took rows, the first of which has number `first`. */
+/* A slot's batch took rows, beginning with number `first`. */
 static void kl_slot_touch(kl_slot *slot, int first) {
     KL_ASSERT(slot->batch != NULL && first >= 0);
     slot->last = slot->growing->encoded.record_count - 1;
@@ -306,39 +306,39 @@ static void kl_slot_touch(kl_slot *slot, int first) {
     slot->touched = slot->batch;
 }
 
-/* KL_E_STALE: the slot has another batch than for the rows before. */
+/* KL_E_STALE: the slot's batch changed since the previous rows. */
 static kl_status kl_slot_usable(const kl_slot *slot) {
     if (slot->touched && slot->batch != slot->touched) return KL_E_STALE;
     return slot->batch ? KL_OK : KL_E_BUFFER_TOO_SMALL;
 }
 
-/* A record's size besides its lengths and deltas. */
+/* A record's size without lengths and deltas. */
 static int64_t kl_addition_bytes(const kl_addition *record) {
     return KL_MAX(record->key_bytes, (int64_t)0) + KL_MAX(record->value_bytes, (int64_t)0) +
            (int64_t)record->headers_bytes;
 }
 
-/* The room that a batch needs for the row. */
+/* The space that a row needs in a batch. */
 static int64_t kl_row_bytes(const kl_columns *columns, const kl_cursor *cursor) {
     kl_cursor at = *cursor;
     kl_addition record;
-    if (kl_columns_take(columns, &at, &record)) return 0; /* the fill said so already */
+    if (kl_columns_take(columns, &at, &record)) return 0; /* the fill has reported it */
     return kl_addition_bytes(&record);
 }
 
-/* The bytes that a turn of the sticky partition has left; one that is alone has no turns. */
+/* Bytes left in the sticky partition's turn; a single partition has no turns. */
 static size_t kl_turn_left(const kl_intake *intake, bool sticky) {
     if (!sticky || intake->partitions == 1) return SIZE_MAX;
     return (size_t)(intake->sticky_bytes_max - intake->sticky_bytes);
 }
 
-/* As many rows as fit the batch, and the turn, of which so much is left.  It needs no GIL. */
+/* As many rows as fit the batch and the rest of the turn.  Needs no GIL. */
 static kl_status kl_fill(kl_growing *batch, const kl_columns *columns, kl_cursor *cursor,
                          size_t left) {
     kl_status status = kl_growing_fill(batch, columns, cursor, left);
     if (status == KL_E_BUFFER_TOO_SMALL && batch->bytes < batch->bytes_max &&
         left < batch->bytes_max - batch->bytes) {
-        kl_addition record; /* the turn is nearly over: its last record passes it */
+        kl_addition record; /* the turn is nearly over: its last record exceeds it */
         kl_cursor next = *cursor;
         status = kl_columns_take(columns, &next, &record);
         if (!status) status = kl_growing_add(batch, &record);
@@ -347,7 +347,7 @@ static kl_status kl_fill(kl_growing *batch, const kl_columns *columns, kl_cursor
     return status;
 }
 
-/* Rows without keys, or with a partition of their caller's: as many as fit one batch. */
+/* Rows without keys, or with a given partition: as many as fit in one batch. */
 static kl_status kl_intake_fill(kl_intake *intake, const kl_columns *columns,
                                 kl_cursor *cursor, bool sticky, long partition) {
     KL_ASSERT(partition >= 0 && partition < intake->partitions);
@@ -364,7 +364,7 @@ static kl_status kl_intake_fill(kl_intake *intake, const kl_columns *columns,
     return status;
 }
 
-/* Put a record where it belongs, `wanted` or by its key; its partition. */
+/* Put a record in its partition, `wanted` or by its key. */
 static kl_status kl_intake_put(kl_intake *intake, const kl_addition *record, long wanted,
                                long *partition) {
     bool sticky = false;
@@ -391,7 +391,7 @@ static kl_status kl_intake_row(kl_intake *intake, const kl_columns *columns,
     return status;
 }
 
-/* Records from `*p` on, some of them; *bytes: of the one that did not go. */
+/* Put some records from `*p` on; *bytes: size of the one that did not fit. */
 static kl_status kl_intake_copy(kl_intake *intake, const uint8_t **p, const uint8_t *end,
                                 int64_t base_ms, int64_t fixed_ms, long wanted,
                                 long *partition, int64_t *bytes) {
@@ -409,9 +409,8 @@ static kl_status kl_intake_copy(kl_intake *intake, const uint8_t **p, const uint
     return KL_OK;
 }
 
-/* (intake, records of a batch, position in them, their base time, the time of all of them or
- * -1, partition or -1: by the keys): (status, partition, bytes of the record, position):
- * as `many`, at the position. */
+/* (intake, records of a batch, position, base timestamp, timestamp of all or -1, partition or -1:
+ * by keys): (status, partition, bytes of the record, position): as `many`, at the position. */
 static PyObject *kl_intake_batch(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
     if (!kl_direct_wants(count, 6)) return NULL;
@@ -437,14 +436,14 @@ static PyObject *kl_intake_batch(PyObject *self, PyObject *const *args, Py_ssize
                          (Py_ssize_t)(p - start));
 }
 
-/* Whether rows go where their keys send them. */
+/* True if rows are partitioned by key. */
 static bool kl_by_keys(const kl_intake *intake, const kl_columns *columns, long wanted) {
     return wanted < 0 && (columns->key.kind != KL_BYTES_NONE || intake->hashed_null);
 }
 
-/* (intake, address of a kl_columns, of a kl_cursor, partition or -1: by the keys): (status,
- * partition, bytes of the row's key and value): KL_OK: go on at the cursor; else that partition
- * needs a batch, or a look at what went into it.  One caller at a time. */
+/* (intake, address of a kl_columns, of a kl_cursor, partition or -1: by keys): (status, partition,
+ * bytes of the row's key and value).  KL_OK: continue at the cursor; otherwise the partition needs
+ * a new batch, or its touched records must be handled.  One caller at a time. */
 static PyObject *kl_intake_many(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
     if (!kl_direct_wants(count, 4)) return NULL;
@@ -472,12 +471,12 @@ static PyObject *kl_intake_many(PyObject *self, PyObject *const *args, Py_ssize_
     return Py_BuildValue("ilL", (int)status, partition, (long long)bytes);
 }
 
-/* (intake, memory of a batch that is not open yet, address of a kl_columns, of a kl_cursor,
- * its partition, partition or -1 as for `many`): the status of putting rows into it, and 1
- * where it is full.  Nothing is done for rows with keys of theirs.  Others run, but for a
- * few rows: nobody else has the memory. */
+/* (intake, memory of a batch that is not open yet, address of a kl_columns, of a kl_cursor, its
+ * partition, partition or -1 as in `many`): (status of adding rows, 1 if full).  Ignores rows
+ * partitioned by key.  Releases the GIL unless there are few rows: no other thread has the
+ * memory. */
 static PyObject *kl_intake_ahead(PyObject *self, PyObject *const *args, Py_ssize_t count) {
-    enum { ALONE_ROWS = 256 }; /* from here on the GIL is worth letting go */
+    enum { ALONE_ROWS = 256 }; /* from here on releasing the GIL pays */
     (void)self;
     if (!kl_direct_wants(count, 6)) return NULL;
     kl_intake *intake = PyCapsule_GetPointer(args[0], KL_INTAKE_NAME);
@@ -505,7 +504,8 @@ static PyObject *kl_intake_ahead(PyObject *self, PyObject *const *args, Py_ssize
     return Py_BuildValue("ii", (int)status, (int)full);
 }
 
-/* (intake, partition): (batch, first, last) of what `many` put there, or None; forgotten. */
+/* (intake, partition): (batch, first, last) of the records that `many` added, or None; clears
+ * it. */
 static PyObject *kl_intake_touched(PyObject *self, PyObject *const *args,
                                    Py_ssize_t count) {
     (void)self;
@@ -516,7 +516,7 @@ static PyObject *kl_intake_touched(PyObject *self, PyObject *const *args,
     slot->touched = NULL;
     if (batch == NULL) Py_RETURN_NONE;
     KL_ASSERT(slot->first <= slot->last);
-    return Py_BuildValue("Nii", batch, slot->first, slot->last); /* N: it takes the count */
+    return Py_BuildValue("Nii", batch, slot->first, slot->last); /* N: takes it */
 }
 
 static PyMethodDef kl_intake_methods[] = {
@@ -531,8 +531,8 @@ static PyMethodDef kl_intake_methods[] = {
     {"intake_touched", KL_DIRECT_METHOD(kl_intake_touched), METH_FASTCALL, NULL},
 };
 
-/* Add all functions of direct.h, growing.h and this header to an imported module, and the class of
- * ticket.h; 0, or -1. */
+/* Add all functions of direct.h, growing.h and this header, and the class of ticket.h, to an
+ * imported module; 0, or -1. */
 static int kl_direct_install(const char *module_name) {
     PyGILState_STATE gil = PyGILState_Ensure();
     PyObject *module = PyImport_AddModule(module_name); /* borrowed */

@@ -1,7 +1,7 @@
-/* made.h: the rows of a block as Records, created for Python.
+/* made.h: converts the rows of a block to Records.
  *
- * As direct.h no part of the data plane: only the code that cffi generates includes it, behind
- * Python.h.  All of it runs with the GIL. */
+ * As direct.h not part of the data plane: only the code that cffi generates includes it, after
+ * Python.h.  All runs with the GIL. */
 #ifndef KL_MADE_H
 #define KL_MADE_H
 
@@ -10,13 +10,13 @@
 #include "base/base.h"
 #include "kafkalog.h"
 
-#ifndef METH_FASTCALL /* in the limited API since 3.10, which is the oldest that we take */
+#ifndef METH_FASTCALL /* in the limited API since 3.10, our minimum */
 #define METH_FASTCALL 0x0080
 #endif
 
-enum { KL_MADE_FIELDS = 9 }; /* of kafkalog.types.Record, in its order */
+enum { KL_MADE_FIELDS = 9 }; /* fields of kafkalog.types.Record, in its order */
 
-/* The columns of a block that Records need. */
+/* A block's columns for Records. */
 typedef struct {
     int64_t rows;
     const int64_t *offset, *timestamp;
@@ -44,7 +44,7 @@ static kl_status kl_made_columns(const kl_block *block, kl_made_from *out) {
     return KL_OK;
 }
 
-/* A byte string of a column: its place, and its bytes; -1: null. */
+/* A column's byte string: its position and size; -1: null. */
 static Py_ssize_t kl_made_string(const kl_block_column *column, int64_t row,
                                  const char **data) {
     const uint8_t *validity = column->validity;
@@ -63,7 +63,7 @@ static PyObject *kl_made_bytes(const kl_block_column *column, int64_t row) {
     return Py_None;
 }
 
-/* (name, value); C has made the name well-formed. */
+/* (name, value); the block's names are well-formed UTF-8. */
 static PyObject *kl_made_header(const kl_block_headers *headers, int64_t at) {
     const char *data = "";
     PyObject *pair = PyTuple_New(2);
@@ -71,7 +71,7 @@ static PyObject *kl_made_header(const kl_block_headers *headers, int64_t at) {
     Py_ssize_t bytes = kl_made_string(&headers->name, at, &data);
     PyObject *name = PyUnicode_DecodeUTF8(data, bytes < 0 ? 0 : bytes, NULL);
     PyObject *value = kl_made_bytes(&headers->value, at);
-    /* It takes what it is given, be it NULL: the pair is whole or dropped. */
+    /* Takes the references, even NULL: the pair is complete or dropped. */
     PyTuple_SetItem(pair, 0, name);
     PyTuple_SetItem(pair, 1, value);
     if (name != NULL && value != NULL) return pair;
@@ -92,7 +92,7 @@ static PyObject *kl_made_headers(const kl_block_headers *headers, int64_t row) {
     return made;
 }
 
-/* One Record, a new reference; NULL: there is no memory. */
+/* A Record, a new reference; NULL: no memory. */
 static PyObject *kl_made_record(const kl_made_from *from, int64_t row, PyTypeObject *type,
                                 PyObject *topic, PyObject *partition) {
     KL_TEST_ASSERT(row >= 0 && row < from->rows);
@@ -121,8 +121,8 @@ static PyObject *kl_made_record(const kl_made_from *from, int64_t row, PyTypeObj
     return NULL;
 }
 
-/* (address of a kl_block, Record, topic, partition, first row, rows): a list of Records,
- * fewer where the block ends. */
+/* (address of a kl_block, Record, topic, partition, first row, rows): a list of Records, fewer at
+ * the end of the block. */
 static PyObject *kl_made_records(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
     if (count != 6 || !PyType_Check(args[1]) ||
@@ -155,7 +155,7 @@ static PyObject *kl_made_records(PyObject *self, PyObject *const *args, Py_ssize
 static PyMethodDef kl_made_method = {
     "made_records", (PyCFunction)(void (*)(void))kl_made_records, METH_FASTCALL, NULL};
 
-/* Give `made_records` to a module that is being imported; 0, or -1. */
+/* Add `made_records` to a module being imported; 0, or -1. */
 static int kl_made_install(const char *module_name) {
     PyGILState_STATE gil = PyGILState_Ensure();
     PyObject *module = PyImport_AddModule(module_name); /* borrowed */

@@ -1,6 +1,6 @@
-/* ticket.h: the result of sending a record: its place in its batch.
+/* ticket.h: the result of sending a record: its position in its batch.
  *
- * Like direct.h no part of the data plane. */
+ * As direct.h not part of the data plane. */
 #ifndef KL_TICKET_H
 #define KL_TICKET_H
 
@@ -8,7 +8,7 @@
 
 #include "python/direct.h"
 
-/* A record's place in its batch; Python gives it methods. */
+/* A record's position in its batch; Python adds methods. */
 typedef struct {
     PyObject_HEAD;
     PyObject *batch;
@@ -23,7 +23,7 @@ static PyMemberDef kl_ticket_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
-/* `__class__`: what isinstance takes it for as well as its own class: Python names it. */
+/* `__class__`: a second class for isinstance, named by Python. */
 static PyObject *kl_ticket_class(PyObject *self, void *closure) {
     (void)closure;
     return PyObject_GetAttrString((PyObject *)Py_TYPE(self), "_stands_for");
@@ -50,7 +50,7 @@ static PyType_Slot kl_ticket_slots[] = {
 static PyType_Spec kl_ticket_spec = {
     .name = "kafkalog.client.buffer.delivery.Future",
     .basicsize = sizeof(kl_ticket),
-    .flags = Py_TPFLAGS_DEFAULT, /* no class below it: they would be the collector's */
+    .flags = Py_TPFLAGS_DEFAULT, /* no subclasses: the garbage collector would track them */
     .slots = kl_ticket_slots,
 };
 

@@ -3,7 +3,7 @@
 
 enum { FOLLOWERS_MAX = 1000 };
 
-void kl_followers_init(kl_followers *followers) { /* zeroed before */
+void kl_followers_init(kl_followers *followers) { /* zeroed by the caller */
     pthread_mutex_init(&followers->telling, NULL);
     pthread_mutex_init(&followers->lock, NULL);
     atomic_store(&followers->shown, INT64_MIN);
@@ -69,7 +69,7 @@ kl_status kl_followers_set(kl_followers *followers, const kl_follower *those, in
     atomic_store(&followers->in_sync, in_sync);
     atomic_store(&followers->maximal, maximal);
     if (!keep)
-        atomic_store(&followers->shown, INT64_MIN); /* the log may have got another end */
+        atomic_store(&followers->shown, INT64_MIN); /* the log may have another end now */
     kl_unlock(&followers->lock);
     kl_release(old);
     return KL_OK;
@@ -88,7 +88,7 @@ void kl_followers_get(kl_followers *followers, int64_t log_end, int64_t now_ms,
     kl_unlock(&followers->lock);
 }
 
-/* Locked.  That one in this life of its node; NULL: none. */
+/* Locked.  The follower, unless `broker_epoch` is older than the known one; NULL: none. */
 static kl_copy *known(const kl_followers *followers, int32_t id, int64_t broker_epoch) {
     kl_copy *copy = find(followers, id);
     bool old = copy && broker_epoch >= 0 && broker_epoch < copy->who.broker_epoch;
@@ -155,7 +155,7 @@ void kl_followers_untold(kl_followers *followers, int32_t id) {
     kl_unlock(&followers->lock);
 }
 
-/* What all of the maximal ISR have, but the leader. */
+/* The lowest log end of the followers in the maximal ISR. */
 static int64_t least(kl_followers *followers) {
     int64_t end = INT64_MAX;
     kl_lock(&followers->lock);
@@ -168,7 +168,7 @@ static int64_t least(kl_followers *followers) {
 kl_status kl_followers_tell(kl_followers *followers, kl_log *log) {
     kl_lock(&followers->telling);
     int64_t end = least(followers);
-    /* Noted first: a concurrent cut takes the note back. */
+    /* Stored first: a concurrent truncation resets it. */
     bool news = atomic_exchange(&followers->shown, end) != end;
     kl_status status = news ? kl_log_show_until(log, end) : KL_OK;
     if (status) atomic_store(&followers->shown, INT64_MIN);

@@ -32,7 +32,7 @@ static kl_quota_window *window(kl_quota *quota, int32_t behind_first) {
     return &quota->ring[(quota->first + behind_first) % quota->windows];
 }
 
-/* Locked.  Windows that began so long ago no longer count. */
+/* Locked.  Drop windows that are too old to count. */
 static void forget(kl_quota *quota, int64_t now_ms) {
     KL_ASSERT_HELD(&quota->lock);
     int64_t kept_ms = quota->windows * quota->window_ms;
@@ -46,7 +46,7 @@ void kl_quota_count(kl_quota *quota, int64_t bytes, int64_t now_ms) {
     kl_lock(&quota->lock);
     forget(quota, now_ms);
     kl_quota_window *last = quota->count ? window(quota, quota->count - 1) : NULL;
-    /* There is room: they begin a window apart, and what does not fit was forgotten. */
+    /* There is space: windows are at least window_ms apart, and old ones were dropped. */
     if (last == NULL || now_ms - last->start_ms >= quota->window_ms) {
         KL_ASSERT(quota->count < quota->windows);
         last = window(quota, quota->count++);

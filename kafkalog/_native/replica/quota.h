@@ -1,5 +1,5 @@
-/* quota.h: recent bytes compared with the rate that they must stay below, counted as in Kafka's
- * ReplicationQuotaManager.  The functions are declared in server.h. */
+/* quota.h: a limit on the rate of recent bytes, as in Kafka's ReplicationQuotaManager.  The
+ * functions are declared in server.h. */
 #ifndef KL_QUOTA_H
 #define KL_QUOTA_H
 
@@ -15,13 +15,13 @@ typedef struct {
 } kl_quota_window;
 
 struct kl_quota {
-    _Atomic int64_t rate; /* bytes a second; INT64_MAX: none */
-    int32_t windows;      /* set once, as is what follows */
+    _Atomic int64_t rate; /* bytes per second; INT64_MAX: no limit */
+    int32_t windows;      /* set once, as is window_ms */
     int64_t window_ms;
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards the members below */
     int32_t first;
     int32_t count;
-    kl_quota_window ring[]; /* the oldest first; each begins with a count of bytes */
+    kl_quota_window ring[]; /* oldest first; each begins with its first bytes */
 };
 
 #endif

@@ -1,14 +1,14 @@
-/* replica.c: a partition's role here, and the way of a producer's batches through it. */
+/* replica.c: a partition's role on this node, and producers' appends through it. */
 #include "replica.h"
 
 #include "watch.h"
 
-/* More than a request waits for, and a sum of some is no overflow. */
+/* More than any request waits for; sums of a few do not overflow. */
 #define ALL_OF_IT (INT64_MAX / 1024)
 
-/* ---- moves of the log -------------------------------------------------------------------- */
+/* ---- changes of the log ------------------------------------------------------------------ */
 
-/* Locked.  Count `amount` off what a request waits for; wake it when nothing is left. */
+/* Locked.  Subtract `amount` from a request's wait; wake it at zero. */
 static void count_off(kl_wait *wait, int64_t amount) {
     if (atomic_load(&wait->state) == KL_WAIT_WOKEN) return;
     if (atomic_fetch_sub(&wait->wanted, amount) - amount > 0) return;
@@ -57,7 +57,7 @@ static void look_at(kl_replica *replica, kl_waiter *waiter) {
     count_off(waiter->wait, 1);
 }
 
-/* Locked.  The promises that are waited for will not be kept, and watchers must look again. */
+/* Locked.  Pending promises will not be kept, and watchers must look again. */
 static void end_all(kl_replica *replica) {
     KL_ASSERT_HELD(&replica->lock);
     for (kl_waiter *waiter = replica->first; waiter; waiter = waiter->next)
@@ -65,19 +65,19 @@ static void end_all(kl_replica *replica) {
     kl_watchers_told(replica, true);
 }
 
-/* On every move, under the log's lock. */
+/* The log's listener, called under its lock. */
 static void on_move(void *owner, const kl_log_ends *ends) {
     kl_replica *replica = owner;
     KL_ASSERT(ends->log_start <= ends->last_stable &&
               ends->last_stable <= ends->high_watermark &&
               ends->high_watermark <= ends->log_end); /* I1 */
     KL_ASSERT(ends->appended_bytes >= atomic_load(&replica->appended_bytes));
-    /* What was shown may be deleted from the start; what was not yet, only by a cut: so a log
-     * that begins again at its end, or behind it, is one that was cut. */
+    /* Retention deletes only visible records; invisible ones only go in a truncation.  So a log
+     * that starts above the old high watermark was truncated. */
     bool shorter = ends->log_end < atomic_load(&replica->log_end) ||
                    ends->log_start > atomic_load(&replica->high_watermark);
     bool cut = shorter || ends->log_start > atomic_load(&replica->log_start);
-    /* First: a thread that sees the ends of what came behind a cut sees that there was one. */
+    /* First: a thread that sees the ends after a truncation also sees the truncation. */
     if (KL_UNLIKELY(shorter)) {
         atomic_fetch_add(&replica->cuts, 1);
         kl_followers_cut(&replica->followers, ends->log_end);
@@ -89,7 +89,7 @@ static void on_move(void *owner, const kl_log_ends *ends) {
     atomic_store_explicit(&replica->appended_bytes, ends->appended_bytes,
                           memory_order_release);
     atomic_store_explicit(&replica->ended, ends->ended, memory_order_relaxed);
-    /* Last, and in the total order with `waiting`: a waiter that is added later sees this. */
+    /* Last, sequentially consistent with `waiting`: a waiter added later sees this. */
     atomic_store(&replica->high_watermark, ends->high_watermark);
     if (KL_LIKELY(atomic_load(&replica->waiting) == 0)) return;
     kl_lock(&replica->lock);
@@ -106,8 +106,8 @@ static void on_move(void *owner, const kl_log_ends *ends) {
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
-/* The log gets its epoch before the role lets producers write to it: no record gets an earlier
- * epoch, and no append decided in an earlier epoch is accepted in this one. */
+/* The log gets the epoch before the role accepts producers: no record gets an earlier epoch, and no
+ * append decided in an earlier epoch is accepted. */
 static kl_status begin_epoch(kl_log *log, int32_t epoch) {
     return log && epoch >= 0 ? kl_log_set_leader_epoch(log, epoch) : KL_OK;
 }
@@ -156,23 +156,23 @@ kl_status kl_replica_attach(kl_replica *replica, kl_log *log) {
     kl_status status =
         leads ? begin_epoch(log, atomic_load(&replica->leader_epoch)) : KL_OK;
     if (status) return status;
-    /* First: a thread that hears of its ends finds it. */
+    /* First: a thread that is notified of its ends finds the log. */
     atomic_store(&replica->log, log);
     status = kl_log_listen(log, on_move, replica);
     return !status && leads ? kl_followers_tell(&replica->followers, log) : status;
 }
 
-/* Producers' appends that began before are over. */
+/* Wait for producers' appends in progress. */
 static void wait_for_appends(kl_replica *replica) {
     kl_lock(&replica->lock);
-    end_all(replica); /* what was promised is not ours to keep any more */
+    end_all(replica); /* this node can no longer keep the promises */
     while (atomic_load(&replica->appending) > 0)
         kl_cond_wait_ms(&replica->moved, &replica->lock, -1);
     pthread_cond_broadcast(&replica->moved);
     kl_unlock(&replica->lock);
 }
 
-/* Appends with acks=1 that began before are over. */
+/* Wait for appends with acks=1 in progress. */
 static void wait_for_acks_1(kl_replica *replica) {
     kl_lock(&replica->lock);
     while (atomic_load(&replica->appending_1) > 0)
@@ -180,7 +180,7 @@ static void wait_for_acks_1(kl_replica *replica) {
     kl_unlock(&replica->lock);
 }
 
-/* What is appended with acks=1 may be lost with this leader, although a copy is in sync. */
+/* True if records with acks=1 could be lost with this leader, although a follower is in sync. */
 static bool refuses_acks_1(const kl_replica *replica) {
     return atomic_load(&replica->hands_over) &&
            atomic_load(&replica->followers.maximal) > 1;
@@ -231,7 +231,8 @@ bool kl_replica_fetched(kl_replica *replica, kl_follower_fetch *fetch) {
         KL_MAX(atomic_load(&replica->high_watermark), atomic_load(&replica->epoch_start));
     bool joins = kl_followers_fetched(&replica->followers, fetch);
     kl_log *log = replica->log;
-    /* Not by the followers of an earlier epoch. One that is closed or offline shows nothing. */
+    /* Ignore followers of an earlier epoch.  A failure is fine: a closed or offline log shows
+     * nothing. */
     bool known = atomic_load(&replica->kept_epoch) == atomic_load(&replica->leader_epoch);
     if (log && known) (void)kl_followers_tell(&replica->followers, log);
     return joins;
@@ -267,7 +268,7 @@ void kl_replica_remove(kl_replica *replica) {
     while (atomic_load(&replica->users) > KL_REPLICA_REMOVED)
         kl_cond_wait_ms(&replica->moved, &replica->lock, -1);
     kl_unlock(&replica->lock);
-    /* After this the log calls no listener; it may have been closed before, and says so. */
+    /* Afterwards the log calls no listener; it may be closed already. */
     kl_log *log = replica->log;
     if (log) (void)kl_log_listen(log, NULL, NULL);
 }
@@ -288,7 +289,7 @@ static void end_append(kl_replica *replica, int32_t acks) {
     kl_unlock(&replica->lock);
 }
 
-/* On KL_OK it leads until end_append. */
+/* On KL_OK the partition stays led until end_append. */
 static kl_status begin_append(kl_replica *replica, int32_t acks) {
     kl_status status = KL_OK;
     atomic_fetch_add(&replica->appending, 1);
@@ -317,7 +318,7 @@ kl_status kl_replica_append(kl_replica *replica, kl_span batches,
     if (status) return status;
     promise->cuts = atomic_load(&replica->cuts);
     how.begin_sync = 1;
-    /* Read once: the role may change, and only what was held back is waited for. */
+    /* Read once: the role may change, and the wait must match the append. */
     how.durable = acks == -1 ? atomic_load(&replica->durable) : 0;
     status = kl_log_append_batches(replica->log, batches.data, batches.bytes, &how, out);
     end_append(replica, acks);
@@ -348,8 +349,7 @@ void kl_wait_add(kl_wait *wait, kl_waiter *waiter) {
     waiter->wait = wait;
     kl_lock(&replica->lock);
     link_waiter(replica, waiter);
-    /* Moves from here on find it.  The high watermark is loaded first: that makes visible all
-     * that was stored before it. */
+    /* Later changes find it.  Loading the high watermark first makes all earlier stores visible. */
     (void)atomic_load(&replica->high_watermark);
     if (kl_replica_broken(replica, &waiter->promise) || atomic_load(&replica->follows) ||
         atomic_load(&replica->users) >= KL_REPLICA_REMOVED || atomic_load(&replica->ended))
@@ -378,7 +378,7 @@ kl_status kl_replica_sleep(kl_replica *replica, int64_t offset, int64_t cuts, bo
     kl_lock(&replica->lock);
     atomic_fetch_add(&replica->waiting, 1);
     for (;;) {
-        /* First: what was cut may have grown again, by other records. */
+        /* First: a truncated log may have grown again, with other records. */
         bool cut = cuts >= 0 && atomic_load(&replica->cuts) != cuts;
         if (!cut && reached(replica, kind, offset)) break;
         int64_t left_ms = end_ms - kl_monotonic_ms();

@@ -1,8 +1,8 @@
-/* replica.h: a partition's role on this node: its leader, up to where it may be read, and what
- * producers were promised.  watch.h notifies its readers.
+/* replica.h: a partition's role on this node: its leader, its high watermark, promises to
+ * producers. watch.h notifies readers.
  *
- * Locks: the log's lock may be held when a replica's is taken (the log reports its moves that
- * way), never the other way round. */
+ * Locks: the log's lock may be held when a replica's is taken (the log reports changes that way),
+ * never the other way round. */
 #ifndef KL_REPLICA_H
 #define KL_REPLICA_H
 
@@ -13,28 +13,28 @@ typedef struct kl_waiter kl_waiter;
 typedef struct kl_wait kl_wait;
 typedef struct kl_watcher kl_watcher;
 
-/* What a waiter waits for. */
+/* The condition of a wait. */
 typedef enum {
     KL_FOR_OFFSET, /* the high watermark reaches `offset` */
     KL_FOR_DISK    /* the same, and all below `offset` is on disk */
 } kl_wait_kind;
 
-/* Added to the count of users: more than there can be calls. */
+/* Added to the count of users: more than possible calls. */
 #define KL_REPLICA_REMOVED ((int64_t)1 << 40)
 
 KL_STATIC_ASSERT(KL_REPLICA_REMOVED > INT32_MAX, "more than there are threads");
 
-/* What an acknowledgement waits for. */
+/* The condition of an acknowledgement. */
 typedef struct {
     kl_wait_kind kind;
     int64_t offset;
-    int64_t cuts; /* of the replica, before the append */
+    int64_t cuts; /* the replica's, before the append */
 } kl_promise;
 
-/* One promise that a caller waits for; it is in the caller's memory. */
+/* A caller's wait for one promise; in the caller's memory. */
 struct kl_waiter {
     kl_replica *replica;
-    kl_wait *wait; /* what all partitions of a request share */
+    kl_wait *wait; /* shared by all partitions of a request */
     kl_waiter *next, *previous;
     kl_promise promise;
     bool linked; /* guarded by the replica's lock, as are next and previous */
@@ -42,9 +42,9 @@ struct kl_waiter {
 
 enum { KL_WAIT_OPEN = 0, KL_WAIT_ARMED = 1, KL_WAIT_WOKEN = 2 };
 
-/* A request that waits.  `wake` is called once, when `wanted` is used up: each promise that is
- * kept takes 1; what ends a partition (removed, offline, cut) uses it up at once.  It is called
- * under a replica's lock and must be quick. */
+/* A waiting request.  `wake` is called once, when `wanted` reaches 0: each kept promise subtracts
+ * 1, the end of a partition (removed, offline, truncated) everything.  It is called under a
+ * replica's lock and must be quick. */
 struct kl_wait {
     void (*wake)(void *owner);
     void *owner;
@@ -53,96 +53,95 @@ struct kl_wait {
 };
 
 struct kl_replica {
-    _Atomic int64_t refs; /* of the memory */
-    _Atomic int64_t
-        users; /* calls inside of the log; KL_REPLICA_REMOVED: no more may begin */
-    kl_log *_Atomic log; /* valid between kl_replica_enter and kl_replica_leave */
-    int32_t partition;   /* set when it is made, never changed */
+    _Atomic int64_t refs;  /* of the memory */
+    _Atomic int64_t users; /* calls using the log; KL_REPLICA_REMOVED: none may begin */
+    kl_log *_Atomic log;   /* valid between kl_replica_enter and kl_replica_leave */
+    int32_t partition;     /* set at creation, immutable */
 
-    /* As the log reported last; read freely. */
+    /* The log's last report; read without a lock. */
     _Atomic int64_t log_start;
     _Atomic int64_t last_stable;
     _Atomic int64_t high_watermark;
     _Atomic int64_t log_end;
     _Atomic int64_t flushed;
     _Atomic int64_t appended_bytes;
-    _Atomic int64_t cuts; /* how often records were cut off its end */
+    _Atomic int64_t cuts; /* number of truncations of its end */
     _Atomic int ended;    /* the log is closed or offline */
     _Atomic int32_t leader_epoch;
     _Atomic int durable;
-    _Atomic int follows; /* another node leads it, */
+    _Atomic int follows; /* another node is the leader */
     _Atomic int32_t leader_id;
     _Atomic int throttled;
     _Atomic int hands_over;
     _Atomic int64_t tag;
-    _Atomic int32_t kept_epoch;  /* in which its followers were set; -1: none */
-    _Atomic int64_t epoch_start; /* its end when this leader epoch began here */
-    _Atomic int64_t appending;   /* producers' calls that found it leading, */
-    _Atomic int64_t appending_1; /* those of them with acks=1 */
+    _Atomic int32_t kept_epoch;  /* epoch of its followers; -1: none */
+    _Atomic int64_t epoch_start; /* log end when this leader epoch began */
+    _Atomic int64_t appending;   /* producers' appends in progress, */
+    _Atomic int64_t appending_1; /* those with acks=1 */
     kl_followers followers;
 
-    _Atomic int waiting;  /* waiters, watchers, sleepers: 0: a move takes no lock */
-    pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t moved; /* for sleepers, and for the last user of a removed one */
+    _Atomic int waiting;  /* waiters, watchers, sleepers; 0: a change takes no lock */
+    pthread_mutex_t lock; /* guards the members below */
+    pthread_cond_t moved; /* for sleepers, and for the removal to await users */
     kl_waiter *first;
     kl_watcher *watchers;
 };
 
-/* The role over an open log, which must stay open until kl_replica_remove; NULL: of a partition
- * that was never written to, which begins and ends at 0. */
+/* Create a role for an open log, which must stay open until kl_replica_remove; NULL: a partition
+ * never written to, which begins and ends at 0. */
 kl_status kl_replica_new(kl_log *log, int32_t partition, const kl_role *role,
                          kl_replica **out);
 kl_replica *kl_replica_retain(kl_replica *replica);
 void kl_replica_drop(kl_replica *replica); /* NULL is fine */
-/* Once it follows, no producer's append is under way, and callers that wait for one are woken.
- * Once it hands over, none with acks=1 is, unless no copy may be in sync.
- * Once it leads, its log has its epoch, so that no append of another epoch is taken.  On failure,
- * which is kl_log_set_leader_epoch's, it keeps the role that it has. */
+/* On return: a follower has no producer's append in progress, and waiting callers are woken; a
+ * leader that hands over has none with acks=1, unless no follower may be in sync; a new leader's
+ * log has its epoch, and appends of other epochs are refused.  On failure, that of
+ * kl_log_set_leader_epoch, the role is unchanged. */
 kl_status kl_replica_set_role(kl_replica *replica, const kl_role *role);
-/* See kl_server_set_followers.  Where it hands over and a copy may be in sync, no append with
- * acks=1 is under way on return. */
+/* See kl_server_set_followers.  If the leader hands over and a follower may be in sync, no append
+ * with acks=1 is in progress on return. */
 kl_status kl_replica_set_followers(kl_replica *replica, const kl_follower *followers,
                                    int32_t count, int64_t now_ms);
-/* A follower has fetched.  True when it may join the ISR and that must be reported.  Between
- * enter and leave. */
+/* Record a follower's fetch.  True if it may join the ISR and that must be reported.  Between enter
+ * and leave. */
 bool kl_replica_fetched(kl_replica *replica, kl_follower_fetch *fetch);
-/* The log of one that has none. */
+/* Give a replica without a log its log. */
 kl_status kl_replica_attach(kl_replica *replica, kl_log *log); /* on failure: remove it */
-/* Notify readers of some other change. */
+/* Notify readers of any other change. */
 void kl_replica_touch(kl_replica *replica);
-/* On return no call uses the log any more; its waiters are woken. */
+/* On return no call uses the log; its waiters are woken. */
 void kl_replica_remove(kl_replica *replica);
 
-/* Use the log until kl_replica_leave; false when it was removed. */
+/* Use the log until kl_replica_leave; false: it was removed. */
 bool kl_replica_enter(kl_replica *replica);
 void kl_replica_leave(kl_replica *replica);
 
-/* Append a producer's batches as the leader.  *promise: what to wait for with `acks` -1, or
- * if out->sync_due.  Between enter and leave.  Statuses of kl_log_append_batches;
- * KL_E_NOT_LEADER_OR_FOLLOWER, also if it leads in another epoch than the options say, and
- * with acks -1 KL_E_NOT_ENOUGH_REPLICAS. */
+/* Append a producer's batches as the leader.  *promise: wait for it with `acks` -1, or if
+ * out->sync_due.  Between enter and leave.  Statuses of kl_log_append_batches;
+ * KL_E_NOT_LEADER_OR_FOLLOWER, also if the epoch differs from the options', and with acks -1
+ * KL_E_NOT_ENOUGH_REPLICAS. */
 kl_status kl_replica_append(kl_replica *replica, kl_span batches,
                             const kl_append_options *options, int32_t acks,
                             kl_appended *out, kl_promise *promise);
-/* Whether what it waits for was reached. */
+/* True if the promise is fulfilled. */
 bool kl_replica_kept(const kl_replica *replica, const kl_promise *promise);
-/* Whether it never will be, as the log was cut since: the promised records may be gone, and others
- * may have their offsets. */
+/* True if it never will be, because the log was truncated: the records may be gone, and others may
+ * have their offsets. */
 bool kl_replica_broken(const kl_replica *replica, const kl_promise *promise);
 /* ---- waiting --------------------------------------------------------------------------- */
 
 void kl_wait_init(kl_wait *wait, void (*wake)(void *), void *owner, int64_t wanted);
-/* Add a promise: replica and promise of `waiter` are set.  The caller keeps a reference to the
+/* Add a promise: set replica and promise of `waiter` before.  The caller keeps a reference to the
  * replica until kl_wait_remove. */
 void kl_wait_add(kl_wait *wait, kl_waiter *waiter);
-/* All are added: false when it is over already, and `wake` will not be called. */
+/* After all were added; false: the wait is over, and `wake` will not be called. */
 bool kl_wait_arm(kl_wait *wait);
-/* Take it out; after it was taken out of all, `wake` is not called any more. */
+/* Remove a promise; once all are removed, `wake` is not called any more. */
 void kl_wait_remove(kl_waiter *waiter);
 
-/* Sleep until the high watermark reaches `offset` and, of a durable role or with `on_disk`,
- * all below it is on disk.  Between enter and leave.  KL_E_TIMEOUT, KL_E_STORAGE, KL_E_CLOSED
- * (removed), KL_E_STALE (cut: below `offset`, or at all since there were `cuts`, if >= 0). */
+/* Sleep until the high watermark reaches `offset` and, in a durable role or with `on_disk`, all
+ * below is on disk.  Between enter and leave.  KL_E_TIMEOUT, KL_E_STORAGE, KL_E_CLOSED (removed),
+ * KL_E_STALE (truncated: below `offset`, or at all since there were `cuts`, if >= 0). */
 kl_status kl_replica_sleep(kl_replica *replica, int64_t offset, int64_t cuts, bool on_disk,
                            int32_t timeout_ms);
 

@@ -38,7 +38,7 @@ static void unlink_watcher(kl_replica *replica, kl_watcher *watcher) {
 }
 
 static kl_seen look(const kl_replica *replica, int32_t to) {
-    /* In this order: loading the high watermark makes visible all that was stored before it. */
+    /* In this order: loading the high watermark makes all earlier stores visible. */
     int64_t high_watermark = atomic_load(&replica->high_watermark);
     return (kl_seen){to, kl_replica_bound(replica, to), high_watermark,
                      atomic_load(&replica->log_start), atomic_load(&replica->leader_epoch)};
@@ -49,15 +49,14 @@ static bool same(const kl_seen *a, const kl_seen *b) {
            a->log_start == b->log_start && a->leader_epoch == b->leader_epoch;
 }
 
-/* How many bytes lie below `bound`, counted from when the log was opened; -1: not known, as
- * it is not the end. */
+/* Bytes below `bound` since the log was opened; -1: unknown, as it is not the end. */
 static int64_t shown_bytes(const kl_replica *replica, int64_t bound) {
-    /* In this order, the reverse of the order of the stores: never more than up to the end. */
+    /* Reverse to the order of the stores, so that the bytes never exceed the end. */
     int64_t bytes = atomic_load(&replica->appended_bytes);
     return bound == atomic_load(&replica->log_end) ? bytes : -1;
 }
 
-/* Among the news.  `bytes` more are there to be read. */
+/* Add the watcher to the news.  `bytes` more are readable. */
 static void tell(kl_replica *replica, kl_watcher *watcher, int64_t bytes) {
     kl_watch *watch = watcher->watch;
     KL_ASSERT(bytes >= 0);
@@ -72,8 +71,7 @@ static void tell(kl_replica *replica, kl_watcher *watcher, int64_t bytes) {
         }
     }
     kl_unlock(&watch->lock);
-    if (!waits)
-        unlink_watcher(replica, watcher); /* more is no news until it is looked at */
+    if (!waits) unlink_watcher(replica, watcher); /* until the next look */
 }
 
 void kl_watchers_told(kl_replica *replica, bool all) {
@@ -99,7 +97,7 @@ void kl_watch_add(kl_watch *watch, kl_watcher *watcher, kl_replica *replica,
                   const kl_seen *seen) {
     kl_lock(&replica->lock);
     KL_ASSERT(!watcher->linked || (watcher->watch == watch && watcher->replica == replica));
-    link_watcher(replica, watcher); /* moves from here on find it */
+    link_watcher(replica, watcher); /* later changes find it */
     const kl_seen now = look(replica, seen->to);
     watcher->replica = replica;
     watcher->watch = watch;
@@ -116,7 +114,7 @@ void kl_watch_remove(kl_watcher *watcher) {
     kl_lock(&watcher->replica->lock);
     unlink_watcher(watcher->replica, watcher);
     kl_unlock(&watcher->replica->lock);
-    kl_lock(&watcher->watch->lock); /* no thread changes `watch` any more */
+    kl_lock(&watcher->watch->lock); /* no thread changes `watch` now */
     kl_link_remove(&watcher->news);
     kl_unlock(&watcher->watch->lock);
     watcher->replica = NULL;

@@ -1,7 +1,7 @@
 /* block.c: the memory of blocks: growth, recycling, shared constants, references. */
 #include "block.h"
 
-/* The most memory that a pool keeps. */
+/* Memory limit of a pool's idle blocks. */
 #define IDLE_BYTES_MAX ((int64_t)256 << 20)
 
 enum {
@@ -81,7 +81,7 @@ void kl_block_pool_free(kl_block_pool *pool) {
     kl_block_pool_drop(pool);
 }
 
-/* How much a block that needs new memory will probably hold. */
+/* The size that a block with new memory will probably need. */
 static void pool_advise(kl_block_pool *pool, kl_block *block) {
     kl_lock(&pool->lock);
     block->key.data_usual = pool->key_usual;
@@ -117,7 +117,7 @@ static kl_block *pool_take(kl_block_pool *pool) {
     return block;
 }
 
-/* Whether the pool took it. */
+/* True if the pool keeps the block. */
 static bool pool_give(kl_block_pool *pool, kl_block *block) {
     int64_t bytes = kl_block_memory(block);
     kl_lock(&pool->lock);

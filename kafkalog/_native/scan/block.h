@@ -1,8 +1,8 @@
-/* block.h: rows of records as columns, in Arrow's layout, while they are collected and after.
+/* block.h: records as columns in Arrow's layout.
  *
- * One thread fills a block; once sealed nothing in it changes, and any thread may read it
- * and drop its reference.  A block keeps its memory for as long as one reference lives;
- * then the memory goes back to the pool of the scan that made it. */
+ * One thread fills a block; a sealed block is immutable, and any thread may read it and drop its
+ * reference.  A block keeps its memory while one reference lives; then the memory returns to the
+ * pool of its scan. */
 #ifndef KL_BLOCK_H
 #define KL_BLOCK_H
 
@@ -29,10 +29,10 @@ typedef struct {
     int32_t *offsets;      /* rows + 1 */
     kl_string_view *views; /* rows; then there are no offsets and no data */
     uint8_t *data;
-    uint8_t *validity; /* a bit per row, 1: not null; bits past the last row are 1 */
+    uint8_t *validity; /* one bit per row, 1: not null; bits after the last row are 1 */
     size_t data_bytes;
     size_t data_capacity;
-    size_t data_usual; /* what earlier blocks held: reserve as much at once */
+    size_t data_usual; /* size in earlier blocks: reserve as much at once */
     int64_t null_count;
 } kl_strings;
 
@@ -46,14 +46,14 @@ typedef struct {
     size_t topic_bytes; /* of one row */
 } kl_constants;
 
-/* Memory of dropped blocks, for the next ones: a page that was touched before costs
- * nothing.  Lives until its owner, its scans and all of its blocks are gone. */
+/* Memory of dropped blocks, for reuse: pages touched before cost nothing.  Lives until its owner,
+ * its scans and all of its blocks are gone. */
 struct kl_block_pool {
     _Atomic int32_t refs; /* one for the owner, each scan and each block in use */
     int32_t columns;
     int32_t idle_max;
-    pthread_mutex_t lock; /* guards what follows */
-    size_t key_usual;     /* the most that a block held */
+    pthread_mutex_t lock; /* guards the members below */
+    size_t key_usual;     /* maximum in a block so far */
     size_t value_usual;
     size_t bytes_usual;
     kl_block *idle;
@@ -77,8 +77,8 @@ struct kl_block {
     int32_t *leader_epoch;
     kl_strings key;
     kl_strings value;
-    kl_strings bytes;  /* KL_COL_VIEWS: what views point into; only data is used */
-    size_t view_bytes; /* of them, those that views point to */
+    kl_strings bytes;  /* KL_COL_VIEWS: the bytes of views; only data is used */
+    size_t view_bytes; /* bytes that views refer to */
 
     int32_t *list_offsets; /* rows + 1: the headers of each row */
     uint8_t *list_validity;
@@ -89,7 +89,7 @@ struct kl_block {
     kl_strings header_value;
 };
 
-/* The most that a block may hold of one column: Arrow's offsets are 32 bits. */
+/* Limit of a block's bytes per column: Arrow's offsets have 32 bits. */
 #define KL_BLOCK_BYTES_MAX ((size_t)INT32_MAX)
 
 kl_block_pool *kl_block_pool_retain(kl_block_pool *pool);
@@ -98,30 +98,29 @@ void kl_block_pool_drop(kl_block_pool *pool); /* NULL is fine */
 /* An empty block for the pool's columns, with one reference. */
 kl_status kl_block_new(kl_block_pool *pool, kl_block **out);
 kl_block *kl_block_retain(kl_block *block);
-/* Make room for `rows` more rows and `bytes` more bytes in each byte column (or for views to
- * point to), so that a loop over the records of a batch need not check.  The new rows are
- * valid until set null. */
+/* Make space for `rows` more rows and `bytes` more bytes in each byte column (or for views), so
+ * that a loop over a batch's records need not check.  New rows are valid until set null. */
 kl_status kl_block_reserve(kl_block *block, int64_t rows, size_t bytes);
 /* The same for headers: rows of the list's child. */
 kl_status kl_block_reserve_headers(kl_block *block, int64_t headers);
-/* Room for `bytes` more in one column. */
+/* Make space for `bytes` more in one column. */
 kl_status kl_strings_reserve(kl_strings *strings, size_t bytes);
-/* End a block: no more rows come.  It takes the constant columns, if it has them among its
- * columns; *constants is replaced by a longer one if the block has more rows. */
+/* End a block: no more rows are added.  It takes the constant columns, if it has them; *constants
+ * is replaced by a longer one if the block has more rows. */
 kl_status kl_block_seal(kl_block *block, kl_constants **constants);
 
-/* The constants of a topic's partition; `rows` of each. */
+/* The constant columns of a partition, `rows` of each. */
 kl_status kl_constants_new(const uint8_t *topic, size_t topic_bytes, int32_t partition,
                            int64_t rows, kl_constants **out);
 void kl_constants_drop(kl_constants *constants); /* NULL is fine */
 
-/* Bytes of all byte columns together. */
+/* Total size of all byte columns. */
 static inline size_t kl_block_bytes(const kl_block *block) {
     return block->key.data_bytes + block->value.data_bytes + block->bytes.data_bytes +
            block->name.data_bytes + block->header_value.data_bytes;
 }
 
-/* Put byte string `row`; kl_block_reserve made room for it.  `bytes` -1: null. */
+/* Put byte string `row` in space made by kl_block_reserve.  `bytes` -1: null. */
 static inline void kl_strings_put(kl_strings *strings, int64_t row, const uint8_t *data,
                                   int32_t bytes) {
     if (bytes >= 0) {
@@ -135,7 +134,7 @@ static inline void kl_strings_put(kl_strings *strings, int64_t row, const uint8_
     strings->offsets[row + 1] = (int32_t)strings->data_bytes;
 }
 
-/* The same as a view: of a copy or, if `there`, of `data` in the block's bytes. */
+/* The same as a view: of a copy or, with `there`, of `data` in the block's bytes. */
 static inline void kl_views_put(kl_block *block, kl_strings *strings, int64_t row,
                                 const uint8_t *data, int32_t bytes, bool there) {
     kl_string_view *view = &strings->views[row];

@@ -1,8 +1,8 @@
-/* block_arrow.c: a sealed block as others see it: its buffers, and the Arrow C data
- * interface (https://arrow.apache.org/docs/format/CDataInterface.html).
+/* block_arrow.c: a sealed block's buffers, and its export by the Arrow C data interface
+ * (https://arrow.apache.org/docs/format/CDataInterface.html).
  *
- * Each node of an exported tree holds its own reference to the block, since a consumer may
- * move a child out and release it later, from any thread. */
+ * Each node of an exported tree holds its own reference to the block, since a consumer may move a
+ * child out and release it later, from any thread. */
 #include "block.h"
 
 enum { ARROW_NULLABLE = 2, CHILDREN_MAX = 9, BUFFERS_MAX = 4 };
@@ -32,7 +32,7 @@ static void get_fixed(const void *data, int64_t rows, size_t bytes_each,
     out->data_bytes = rows * (int64_t)bytes_each;
 }
 
-/* Whether `column` of these columns consists of views. */
+/* True if `column` consists of views. */
 static bool is_view(int32_t columns, int32_t column) {
     return columns & KL_COL_VIEWS && column & (KL_COL_KEY | KL_COL_VALUE);
 }
@@ -189,7 +189,7 @@ kl_status kl_columns_schema(int32_t columns, struct ArrowSchema *out) {
 typedef struct {
     kl_block *block; /* retained */
     const void *buffers[BUFFERS_MAX];
-    int64_t view_bytes; /* of the buffer that views point into: itself a buffer */
+    int64_t view_bytes; /* of the buffer that views refer to: itself a buffer */
     struct ArrowArray *children[CHILDREN_MAX];
     struct ArrowArray nodes[];
 } array_owner;

@@ -1,4 +1,4 @@
-/* scan.c: a scan's range, its reads, and the steps that the caller takes. */
+/* scan.c: a scan's range, its reads, and the steps that its caller takes. */
 #include "scan.h"
 #include "batch/record.h"
 #include "log/read.h"
@@ -7,12 +7,12 @@ enum {
     ROWS_DEFAULT = 32768,
     BYTES_DEFAULT = 8 << 20,
     ROWS_MAX = 1 << 24,
-    CHUNK_BYTES_FIRST = 16 << 10, /* a single record is often all that is wanted */
+    CHUNK_BYTES_FIRST = 16 << 10, /* often a single record is wanted */
     CHUNK_BYTES = 256 << 10,      /* stays in the second-level cache from read to decode */
     CHUNK_BYTES_LARGE = 1 << 20,  /* for batches that fill a chunk badly */
     CHUNK_BYTES_MAX = 8 << 20,
     IDLE_BLOCKS = 4,        /* a consumer rarely holds more blocks than that at once */
-    CHUNK_BATCHES = 8,      /* compressed batches that one read should bring */
+    CHUNK_BATCHES = 8,      /* compressed batches wanted per read */
     PAUSE_BYTES = 32 << 20, /* some 20 ms of reading */
     HEADERS_ROOM = 512,
     HEADER_READ_BYTES = 4096 /* one header costs as much as this many bytes in bulk */
@@ -103,8 +103,7 @@ static kl_status resolve_range(kl_scan *scan) {
     return status;
 }
 
-/* A truncation may have replaced the transactions that are known: if so, *changed is true and
- * they are loaded again. */
+/* If a truncation may have replaced the known aborted transactions, load them again: *changed. */
 static kl_status follow_truncation(kl_scan *scan, bool *changed) {
     kl_log_state state;
     *changed = false;
@@ -270,7 +269,7 @@ kl_status kl_scan_take(kl_scan *scan, kl_block **out) {
 
 /* ---- steps --------------------------------------------------------------------------- */
 
-/* Drop the chunk that was used up; read the next one where most of it need not be copied. */
+/* Drop the used chunk.  If views use most of a chunk, the next one is read into a block. */
 static void drop_chunk(kl_scan *scan) {
     if (scan->chunk.bytes > 0)
         scan->into_block = scan->options.columns & KL_COL_VIEWS &&
@@ -281,7 +280,7 @@ static void drop_chunk(kl_scan *scan) {
     scan->chunk_pos = scan->chunk_used = 0;
 }
 
-/* Room for the next chunk: in the scan's memory, or at the end of the block's bytes. */
+/* Space for the next chunk: in the scan's memory, or at the end of the block's bytes. */
 static kl_status make_chunk_room(kl_scan *scan, uint8_t **data, size_t *size) {
     kl_status status = KL_OK;
     size_t wanted = scan->chunk_wanted;
@@ -303,7 +302,7 @@ static kl_status make_chunk_room(kl_scan *scan, uint8_t **data, size_t *size) {
     return KL_OK;
 }
 
-/* `bytes` of the room hold whole batches; a part of a batch behind them will be read again. */
+/* The first `bytes` of the space hold whole batches; a partial batch after them is read again. */
 static void take_chunk(kl_scan *scan, const uint8_t *data, size_t size, size_t bytes) {
     KL_ASSERT(bytes > 0 && bytes <= size);
     KL_ASSERT(scan->chunk.bytes == 0 && scan->in_block == NULL); /* dropped before */
@@ -318,15 +317,15 @@ static void take_chunk(kl_scan *scan, const uint8_t *data, size_t size, size_t b
         scan->chunk_wanted = 2 * size;
 }
 
-/* Whether only the headers are wanted of most batches. */
+/* True if most batches need only their headers. */
 static bool counts_headers(const kl_scan *scan) {
     const kl_scan_options *options = &scan->options;
     return options->columns == 0 && options->key_match == KL_KEY_ANY &&
            options->start_time_ms == INT64_MIN && options->stop_time_ms == INT64_MAX;
 }
 
-/* Count by headers, up to a batch whose records must be read or one that cannot be read:
- * read_chunk then says why. */
+/* Count by headers, up to a batch whose records must be read or that cannot be read: read_chunk
+ * reports why. */
 static kl_status pass_headers(kl_scan *scan) {
     if (scan->headers == NULL) scan->headers = kl_alloc(HEADERS_ROOM * sizeof(kl_batch));
     if (scan->headers == NULL) return kl_fail(KL_E_NO_MEMORY, "headers of batches");
@@ -360,15 +359,15 @@ static kl_status read_chunk(kl_scan *scan, bool *end) {
     kl_scan_options *options = &scan->options;
     kl_read read;
     drop_chunk(scan);
-    *end = scan->log == NULL; /* of memory: chunks are given one by one */
+    *end = scan->log == NULL; /* a scan of memory: the caller gives chunks one by one */
     if (*end) return KL_OK;
     if (counts_headers(scan)) {
         kl_status status = pass_headers(scan);
         if (status || scan->passed_bytes >= PAUSE_BYTES) return status;
     }
     while (scan->position < options->stop_offset) {
-        /* After a truncation the batch that holds `position` may begin below it: rows already
-         * seen are not shown again. */
+        /* After a truncation the batch that contains `position` may begin below it: do not repeat
+         * rows. */
         options->start_offset = scan->position;
         uint8_t *data;
         size_t size;
@@ -389,7 +388,7 @@ static kl_status read_chunk(kl_scan *scan, bool *end) {
             return KL_OK;
         }
         if (read.next_offset > scan->position) {
-            scan->position = read.next_offset; /* a gap that compaction left */
+            scan->position = read.next_offset; /* a gap left by compaction */
             continue;
         }
         if (read.end_offset < options->stop_offset)
@@ -403,7 +402,7 @@ static kl_status read_chunk(kl_scan *scan, bool *end) {
     return KL_OK;
 }
 
-/* The batch at chunk_pos.  Batches of a log were checked by the log. */
+/* The batch at chunk_pos.  A log checks its own batches. */
 static kl_status peek_batch(const kl_scan *scan, kl_batch *batch) {
     const uint8_t *data = scan->chunk.data + scan->chunk_pos;
     size_t bytes = scan->chunk.bytes - scan->chunk_pos;
@@ -423,7 +422,7 @@ static kl_span body_of(const kl_scan *scan, const kl_batch *batch) {
     return body;
 }
 
-/* Put nothing more into the block that holds the chunk: its bytes must not move. */
+/* Add nothing more to the block that holds the chunk: its bytes must not move. */
 static kl_status leave_chunk(kl_scan *scan) {
     if (scan->in_block == NULL || scan->in_block != scan->filling) return KL_OK;
     if (scan->filling->rows > 0) return kl_scan_seal(scan);
@@ -432,7 +431,7 @@ static kl_status leave_chunk(kl_scan *scan) {
     return KL_OK;
 }
 
-/* Gather compressed batches, up to one that needs no decompression. */
+/* Collect compressed batches, up to one that needs no decompression. */
 static kl_status gather(kl_scan *scan, kl_compressed *out, int32_t max, int32_t *count) {
     if (max > scan->pending_capacity) {
         kl_batch *more = kl_resize(scan->pending, (size_t)max * sizeof *more);
@@ -444,7 +443,7 @@ static kl_status gather(kl_scan *scan, kl_compressed *out, int32_t max, int32_t 
     while (scan->pending_count < max && scan->chunk_pos < scan->chunk.bytes) {
         kl_batch *batch = &scan->pending[scan->pending_count];
         kl_status status = peek_batch(scan, batch);
-        /* The good batches come first, then the failure. */
+        /* Return the good batches before the error. */
         if (status) return scan->pending_count ? KL_OK : status;
         kl_batch_use use = kl_scan_judge(scan, batch);
         if (use == KL_USE_HEADER || (use == KL_USE_RECORDS && kl_batch_codec(batch) == 0))
@@ -491,7 +490,7 @@ static kl_status use_chunk(kl_scan *scan, bool *compressed) {
     return KL_OK;
 }
 
-/* The caller gets the rows before a failure first, and the failure at the next step. */
+/* Return the rows before an error first, and the error at the next step. */
 static kl_status fail_after_rows(kl_scan *scan, kl_status status, int32_t *state) {
     if (scan->filling == NULL || scan->filling->rows == 0) return status;
     *state = KL_SCAN_ROWS;

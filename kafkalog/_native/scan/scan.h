@@ -1,6 +1,6 @@
-/* scan.h: reads a range of a log, filtered, into blocks.  It reads with kl_log_read and
- * kl_log_read_headers only, so it works the same on the writer's log and on a reader's.  It
- * also scans batches that are given in memory. */
+/* scan.h: reads a range of a log, filtered, into blocks.  It uses only kl_log_read and
+ * kl_log_read_headers, so it works on the writer's log and on a reader's.  It also scans batches in
+ * memory. */
 #ifndef KL_SCAN_H
 #define KL_SCAN_H
 
@@ -9,14 +9,14 @@
 #include "block.h"
 
 struct kl_scan {
-    kl_log *log;             /* the caller's; outlives the scan.  NULL: a scan of memory */
+    kl_log *log; /* owned by the caller; outlives the scan.  NULL: a scan of memory */
     kl_scan_options options; /* resolved at open: no -1 left; topic and key are copies */
     char *topic;
     uint8_t *key;        /* options.key */
     int64_t position;    /* the next offset to read */
     kl_aborted *aborted; /* by producer id, then first offset */
     size_t aborted_count;
-    int64_t generation; /* of the log when they were looked up */
+    int64_t generation; /* the log's generation when they were loaded */
 
     kl_span chunk; /* whole batches, from kl_log_read or kl_scan_give */
     size_t chunk_pos;
@@ -24,22 +24,22 @@ struct kl_scan {
     kl_buffer memory;    /* holds the chunk, unless in_block does */
     kl_block *in_block;  /* retained: its bytes hold the chunk, for views; or NULL */
     bool into_block;     /* read the next chunk into a block: views use most of it */
-    size_t chunk_used;   /* bytes of the chunk that views point to */
+    size_t chunk_used;   /* bytes of the chunk that views refer to */
     size_t passed_bytes; /* read since the last return to the caller */
 
-    kl_batch *headers; /* HEADERS_ROOM of them, for a count; NULL until needed */
+    kl_batch *headers; /* HEADERS_ROOM headers, for a count; NULL until needed */
 
-    kl_batch *pending; /* compressed batches that the caller is decompressing */
+    kl_batch *pending; /* compressed batches at the caller */
     int32_t pending_capacity;
     int32_t pending_count;
     int32_t pending_next;
-    kl_buffer joined; /* bodies of some of them: see kl_scan_join */
+    kl_buffer joined; /* bodies joined by kl_scan_join */
 
     kl_block_pool *own_pool; /* NULL: the shared one */
     kl_block_pool *shared_pool;
     kl_constants *constants;
     kl_block *filling;    /* NULL: none begun */
-    kl_block *full_first; /* sealed, in log order, not yet taken */
+    kl_block *full_first; /* sealed, in log order, not taken yet */
     kl_block *full_last;
     int64_t counted;
 };
@@ -56,15 +56,15 @@ void kl_scan_sort_aborted(kl_scan *scan);
 
 /* scan_decode.c */
 
-/* A producer's aborted transaction that contains an offset; NULL: none. */
+/* The producer's aborted transaction that contains `offset`, or NULL. */
 kl_aborted *kl_scan_aborted_at(const kl_scan *scan, int64_t producer_id, int64_t offset);
 /* Seal the block being filled, if it has rows, and queue it. */
 kl_status kl_scan_seal(kl_scan *scan);
 
 /* How much of a batch must be read. */
 typedef enum {
-    KL_USE_NOTHING, /* no record of it is wanted */
-    KL_USE_HEADER,  /* the header has all that is wanted */
+    KL_USE_NOTHING, /* no record is wanted */
+    KL_USE_HEADER,  /* the header suffices */
     KL_USE_RECORDS
 } kl_batch_use;
 kl_batch_use kl_scan_judge(const kl_scan *scan, const kl_batch *batch);
@@ -77,8 +77,8 @@ kl_status kl_scan_from_records(kl_scan *scan, const kl_batch *batch, kl_span rec
 
 /* utf8.c */
 
-/* Bytes of the first sequence at `p` (p < end); *valid: whether it is well-formed UTF-8.
- * Of an ill-formed one: as many as one U+FFFD replaces. */
+/* Size of the first sequence at `p` (p < end); *valid: it is well-formed UTF-8.  Of an ill-formed
+ * one: the bytes that one U+FFFD replaces. */
 size_t kl_utf8_next(const uint8_t *p, const uint8_t *end, bool *valid);
 bool kl_utf8_valid(const uint8_t *p, size_t bytes);
 

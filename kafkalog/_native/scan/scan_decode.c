@@ -1,19 +1,19 @@
-/* scan_decode.c: chooses the batches that a scan wants, and puts their records into blocks.
+/* scan_decode.c: selects the batches of a scan, and decodes their records into blocks.
  *
- * A scan spends its time in the loop over records.  Room for the whole batch is made before the
- * loop, so that a record needs no check but its own. */
+ * A scan spends its time in the loop over records, so space for the whole batch is made before
+ * it. */
 #include "batch/record_next.h"
 #include "scan.h"
 
 enum {
-    RECORD_BYTES_MIN = 7,     /* each of a record's fields takes at least a byte */
-    HEADER_ROWS_MAX = 1 << 20 /* rows that a compressed batch's header is trusted for */
+    RECORD_BYTES_MIN = 7,     /* one byte per field of a record */
+    HEADER_ROWS_MAX = 1 << 20 /* rows trusted from a compressed batch's header */
 };
 
 /* ---- which batches ------------------------------------------------------------------- */
 
 kl_aborted *kl_scan_aborted_at(const kl_scan *scan, int64_t producer_id, int64_t offset) {
-    size_t low = 0, high = scan->aborted_count; /* entries below `low` are not after it */
+    size_t low = 0, high = scan->aborted_count; /* `low`: first entry after it */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         const kl_aborted *entry = &scan->aborted[middle];
@@ -30,7 +30,7 @@ kl_aborted *kl_scan_aborted_at(const kl_scan *scan, int64_t producer_id, int64_t
     return within ? entry : NULL;
 }
 
-/* Whether its transaction was aborted. */
+/* True if the batch's transaction was aborted. */
 static bool is_aborted(const kl_scan *scan, const kl_batch *batch) {
     return kl_batch_is_transactional(batch) &&
            kl_scan_aborted_at(scan, batch->producer_id, batch->base_offset) != NULL;
@@ -44,7 +44,7 @@ static bool is_append_time(const kl_batch *batch) {
     return batch->attributes & KL_ATTR_LOG_APPEND_TIME;
 }
 
-/* Whether the rows need only the header. */
+/* True if the rows need only the header. */
 static bool header_does(const kl_scan *scan, const kl_batch *batch) {
     const kl_scan_options *options = &scan->options;
     int32_t columns = options->columns;
@@ -79,7 +79,7 @@ kl_batch_use kl_scan_judge(const kl_scan *scan, const kl_batch *batch) {
 
 static int64_t microseconds(int64_t ms) {
     int64_t us;
-    /* A timestamp past the year 292,000 becomes the last (or first) representable one. */
+    /* Clamp timestamps beyond the year 292,000. */
     if (__builtin_mul_overflow(ms, (int64_t)1000, &us))
         return ms < 0 ? INT64_MIN : INT64_MAX;
     return us;
@@ -117,7 +117,7 @@ kl_status kl_scan_begin(kl_scan *scan) {
                         &scan->filling);
 }
 
-/* A block with room for a batch: `rows` more rows and `bytes` more in each byte column. */
+/* Have a block with space for `rows` more rows and `bytes` more in each byte column. */
 static kl_status make_room(kl_scan *scan, int64_t rows, size_t bytes) {
     kl_block *block = scan->filling;
     if (block != NULL && bytes > KL_BLOCK_BYTES_MAX - kl_block_bytes(block)) {
@@ -155,7 +155,7 @@ kl_status kl_scan_from_header(kl_scan *scan, const kl_batch *batch) {
     return KL_OK;
 }
 
-/* A header's name: Arrow's strings are UTF-8, so ill-formed bytes are replaced, as Java does. */
+/* A header's name: Arrow's strings are UTF-8, so ill-formed bytes are replaced, as in Java. */
 static kl_status put_name(kl_strings *names, int64_t row, const kl_header_view *header) {
     const uint8_t *p = header->name, *end = p + header->name_bytes;
     kl_status status = kl_strings_reserve(names, 3 * (size_t)header->name_bytes);
@@ -176,7 +176,7 @@ static kl_status put_name(kl_strings *names, int64_t row, const kl_header_view *
     return KL_OK;
 }
 
-/* The headers of the record that ends at `end`, as the next rows of the list's child. */
+/* Add the headers of the record that ends at `end` as rows of the list's child. */
 static kl_status put_headers(kl_block *block, const kl_record_view *record,
                              const uint8_t *end) {
     const uint8_t *p = record->headers;
@@ -214,7 +214,7 @@ static kl_status put_list(kl_block *block, int64_t row, const kl_record_view *re
     return status;
 }
 
-/* What of a block is restored when a batch turns out to be damaged. */
+/* A block's state to restore when a batch is damaged. */
 typedef struct {
     kl_strings key, value, bytes, name, header_value;
     size_t view_bytes;
@@ -253,12 +253,12 @@ static void roll_back(kl_block *block, const block_mark *to) {
 }
 
 typedef struct {
-    int64_t rows;    /* put; set when all went well */
+    int64_t rows;    /* rows added; set on success */
     int32_t records; /* read so far */
-    bool disordered; /* offsets do not grow or leave the batch, or bytes are left over */
+    bool disordered; /* offsets do not grow, leave the batch, or bytes remain */
 } progress;
 
-/* Whether a record matches the range, the times and the key. */
+/* True if a record matches the range, the times and the key. */
 static inline bool is_wanted(const kl_scan_options *options, int64_t offset, int64_t stamp,
                              const kl_record_view *view) {
     if (offset < options->start_offset || offset >= options->stop_offset ||
@@ -270,7 +270,7 @@ static inline bool is_wanted(const kl_scan_options *options, int64_t offset, int
     return fits && memcmp(view->key, options->key, (size_t)options->key_bytes) == 0;
 }
 
-/* A key or a value of row `row`. */
+/* Put the key or value of row `row`. */
 static inline void put_bytes(kl_block *block, kl_strings *strings, int64_t row,
                              const uint8_t *data, int32_t bytes, bool there) {
     if (block->columns & KL_COL_VIEWS)
@@ -278,9 +278,9 @@ static inline void put_bytes(kl_block *block, kl_strings *strings, int64_t row,
     else kl_strings_put(strings, row, data, bytes);
 }
 
-/* Put the records into rows block->rows and up.  Forced inline: with constant `filtered`
- * and `headers` there are four loops, the tightest without any test per record.  `there`: the
- * records lie in the block's bytes. */
+/* Decode the records into rows block->rows and up.  Forced inline: constant `filtered` and
+ * `headers` give four loops, the tightest without any test per record.  `there`: the records are in
+ * the block's bytes. */
 static inline __attribute__((always_inline)) kl_status put_records(
     kl_block *block, const kl_scan_options *options, const kl_batch *batch, kl_span records,
     bool there, const bool filtered, const bool headers, progress *done) {

@@ -1,4 +1,4 @@
-/* scan_memory.c: a scan of batches given in memory, as a Fetch response holds them. */
+/* scan_memory.c: a scan of batches in memory, as in a Fetch response. */
 #include "scan.h"
 
 kl_status kl_scan_open_memory(const kl_scan_options *options, kl_scan **out) {
@@ -17,10 +17,10 @@ kl_status kl_scan_open_memory(const kl_scan_options *options, kl_scan **out) {
     return KL_OK;
 }
 
-/* An aborted transaction ends at its marker: here, or after the given batches. */
+/* An aborted transaction ends at its marker: in this chunk, or after it. */
 static void end_aborted(kl_scan *scan, const kl_batch *batch, const uint8_t *data) {
     int32_t type = -1, epoch;
-    /* A marker that does not parse is reported when the scan reaches it, if it ever does. */
+    /* An invalid marker is reported when the scan reaches it. */
     if (kl_batch_control(batch, data, &type, &epoch) || type != KL_CONTROL_ABORT) return;
     kl_aborted *entry = kl_scan_aborted_at(scan, batch->producer_id, batch->base_offset);
     if (entry != NULL && entry->last_offset == INT64_MAX)
@@ -46,8 +46,8 @@ static kl_status take_aborted(kl_scan *scan, const kl_fetched *fetched) {
     return KL_OK;
 }
 
-/* Walk the whole batches from *pos on; with `scan`, note where transactions end.  *last is the
- * last batch, unchanged if there is none.  KL_OK: *pos is where they end. */
+/* Walk the whole batches from *pos on; with `scan`, record where transactions end.  *last is the
+ * last batch, unchanged if there is none.  KL_OK: *pos is their end. */
 static kl_status walk(const uint8_t *data, size_t bytes, size_t *pos, kl_batch *last,
                       kl_scan *scan) {
     while (bytes - *pos >= MAGIC_BYTES_NEEDED) {
@@ -59,7 +59,7 @@ static kl_status walk(const uint8_t *data, size_t bytes, size_t *pos, kl_batch *
             end_aborted(scan, &batch, data + *pos);
         *last = batch;
         *pos += (size_t)batch.batch_bytes;
-        KL_ASSERT(*pos <= bytes); /* the batch is whole */
+        KL_ASSERT(*pos <= bytes); /* the batch is complete */
     }
     return KL_OK;
 }
@@ -93,7 +93,7 @@ kl_status kl_scan_give(kl_scan *scan, const kl_fetched *fetched) {
     kl_batch last;
     kl_scan *noting = scan->aborted_count ? scan : NULL;
     status = walk(scan->chunk.data, scan->chunk.bytes, &pos, &last, noting);
-    /* The step that gets to damage reports it: the batches before it are good. */
+    /* The scan reports damage when it reaches it: earlier batches are good. */
     if (!status) scan->chunk.bytes = pos;
     return KL_OK;
 }

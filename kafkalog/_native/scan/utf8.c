@@ -5,7 +5,7 @@ static bool within(uint8_t b, uint8_t low, uint8_t high) { return b >= low && b 
 
 size_t kl_utf8_next(const uint8_t *p, const uint8_t *end, bool *valid) {
     uint8_t first = *p;
-    uint8_t low = 0x80, high = 0xbf; /* what the second byte may be */
+    uint8_t low = 0x80, high = 0xbf; /* range of the second byte */
     size_t wanted;
     *valid = first < 0x80;
     if (first < 0xc2) return 1; /* ASCII, or not a first byte */

@@ -1,4 +1,4 @@
-/* calls.c: the calls of server.h that are for one part of a server alone. */
+/* calls.c: calls of server.h that concern one part of a server. */
 #include "state.h"
 
 /* ---- requests that Python answers ---------------------------------------------------- */
@@ -149,7 +149,7 @@ kl_status kl_server_append(kl_server *server, const char *topic, int32_t partiti
     if (status) return status;
     kl_append_options options = what->options;
     kl_promise promise;   /* Python waits by the offset: kl_server_wait */
-    options.in_place = 0; /* Python's memory is not to be written to */
+    options.in_place = 0; /* Python's memory is read-only */
     status = kl_replica_append(replica, (kl_span){what->batches, what->bytes}, &options,
                                what->acks, out, &promise);
     out->cuts = promise.cuts;

@@ -1,4 +1,4 @@
-/* server.c: the server's handle: start, stop, counters, and what a fork leaves of it. */
+/* server.c: the server's handle: start, stop, counters, fork. */
 #include "state.h"
 
 #include "net/crew.h"
@@ -30,7 +30,7 @@ static void unlock_all(kl_server *server) {
     kl_unlock(&server->net.acceptor.lock);
 }
 
-/* Else clients would not see the parent end, and its ports would stay taken. */
+/* Otherwise clients would not see the parent end, and its ports would stay in use. */
 static void close_all(kl_server *server) {
     for (kl_listening *each = server->net.acceptor.listening; each; each = each->next)
         close(each->fd);
@@ -103,7 +103,7 @@ static kl_status check_config(const kl_server_config *config) {
 
 static void free_all(kl_server *server) {
     kl_net *net = &server->net;
-    /* Requests that Python still had go back to their threads' memory, then this goes. */
+    /* Requests still at Python return to their threads' memory before that is freed. */
     for (kl_exchange *left; (left = kl_up_left(&net->up)) != NULL;) kl_exchange_end(left);
     kl_up_free(&net->up);
     kl_crew_free(net);
@@ -116,11 +116,9 @@ static void free_all(kl_server *server) {
     kl_release(server);
 }
 
-enum {
-    PLACES = KL_THREADS_MAX + 1
-}; /* for network threads: no memory until they are used */
+enum { PLACES = KL_THREADS_MAX + 1 }; /* network threads; use no memory until started */
 
-/* Its parts; what fails is freed by the caller. */
+/* Create the parts; the caller frees them on failure. */
 static kl_status make_net(kl_server *server, kl_thread *threads) {
     const kl_server_config *config = &server->config;
     kl_net *net = &server->net;
@@ -170,7 +168,7 @@ kl_status kl_server_new(const kl_server_config *config, kl_server **out) {
 }
 
 void kl_server_free(kl_server *server) {
-    /* In a child the memory is the parent's threads'; it is left as it is. */
+    /* In a forked child the memory belongs to threads that do not exist: leave it. */
     if (server == NULL || kl_server_check(server)) return;
     (void)kl_server_stop(server, 0);
     kl_lock(&registry);
@@ -194,7 +192,7 @@ kl_status kl_server_start(kl_server *server) {
     return status;
 }
 
-/* Ask all threads to end once they have answered, then immediately.  False: some had not. */
+/* Ask all threads to end after their answers, then at once.  False: some had not answered. */
 static bool end_threads(kl_server *server, int32_t timeout_ms) {
     bool answered = true;
     int64_t until_ms = kl_monotonic_ms() + timeout_ms;
