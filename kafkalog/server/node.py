@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from kafkalog.server.threads.acknowledger import Acknowledger
     from kafkalog.server.threads.bulk import Bulk
     from kafkalog.server.threads.deletions import Deletions
+    from kafkalog.server.transactions.inter_broker_client import InterBrokerClient
     from kafkalog.server.transactions.markers import Markers
     from kafkalog.server.transactions.producer_ids import ProducerIds
-    from kafkalog.server.transactions.remote import Afar
     from kafkalog.server.transactions.write_guards import Guards
 
 __all__ = ["Node"]
@@ -52,14 +52,14 @@ class Node(NamedTuple):
     guards: "Guards"
     """Writes that the transaction coordinator allowed."""
     markers: "Markers"
-    begun: "Bulk"
+    continuations: "Bulk"
     """Continues writes once the coordinator has answered."""
     deletions: "Deletions"
     """Answers DeleteRecords once the replicas have dropped the records."""
     controller_apis: "ControllerApis"
     """Carries out requests about the whole cluster."""
-    afar: "Afar | None"
-    """Of a cluster node: its requests to the others."""
+    peers: "InterBrokerClient | None"
+    """Of a cluster node: its requests to other brokers."""
 
     @property
     def clock(self) -> Clock:
@@ -86,6 +86,6 @@ class Node(NamedTuple):
         """The rack that is reported to clients."""
         return self.config.broker_rack or None
 
-    def told(self, listener: int) -> Advertised:
+    def address_for(self, listener: int) -> Advertised:
         """This broker's address for clients of a listener."""
         return INSIDE_PLACE if listener == INSIDE else self.advertised[listener]

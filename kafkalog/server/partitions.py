@@ -95,10 +95,10 @@ class Partitions:
         self._configs: dict[str, TopicConfig] = {}
         for topic in self._image.topics.values():
             self._introduce(topic)
-        self.on_lead: Callable[[TopicPartition, int], None] = lambda _partition, _epoch: None
+        self.on_election: Callable[[TopicPartition, int], None] = lambda _partition, _epoch: None
         """Wait until a partition is led here in this epoch, if the metadata may say so earlier;
         called under no lock but the metadata's."""
-        self.on_leave: Callable[[Collection[TopicPartition]], None] = lambda _partitions: None
+        self.on_resignation: Callable[[Collection[TopicPartition]], None] = lambda _partitions: None
         """Called before these are led in another leader epoch, or elsewhere, or are deleted; under
         the metadata's lock."""
         metadata.listen(self._changed)
@@ -357,7 +357,7 @@ class Partitions:
     def _remove(self, topic: "Topic") -> None:
         self._configs.pop(topic.name, None)
         gone = [TopicPartition(topic.name, number) for number in topic.partitions]
-        self.on_leave(gone)
+        self.on_resignation(gone)
         for tp in gone:
             self._served.pop(tp, None)
             self._empty.discard(tp)

@@ -107,7 +107,7 @@ class ReplicaManager(Partitions):
 
         Returns the dropped partitions, and those that could not be deleted yet, with the reason.
         """
-        self.on_leave({one.partition for one in effects if not self._leads_on(one)})
+        self.on_resignation({one.partition for one in effects if not self._leads_on(one)})
         done = self._change_together(effects)
         lost = {}
         for effect in effects:
@@ -196,7 +196,7 @@ class ReplicaManager(Partitions):
                 self.led.lead_published(tp, led[tp])
         for effect in effects:
             if isinstance(effect, Lead) and effect.partition in done:
-                self.on_lead(effect.partition, effect.held.state.leader_epoch)
+                self.on_election(effect.partition, effect.held.state.leader_epoch)
         return done
 
     # ---- one -------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ class ReplicaManager(Partitions):
         if isinstance(effect, Lead):
             with self._lock:
                 self.led.lead(tp, self.led.commanded(tp, held.state))
-            self.on_lead(tp, held.state.leader_epoch)
+            self.on_election(tp, held.state.leader_epoch)
         elif problem := self._fetchers.follow([(tp, held, log)]).get(tp):
             raise problem
 

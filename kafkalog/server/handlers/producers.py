@@ -15,12 +15,12 @@ def describe_producers(node: Node, request: Request) -> dict[str, Any]:
 
     Each partition once: it may have 100,000, and a few bytes could ask for them repeatedly.
     """
-    asked: dict[str, dict[int, None]] = {}
+    requested: dict[str, dict[int, None]] = {}
     for topic in request.body.topics:
-        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+        requested.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     topics = [
         {"name": name, "partitions": [_producers(node, name, index) for index in indexes]}
-        for name, indexes in asked.items()
+        for name, indexes in requested.items()
     ]
     return {"topics": topics}
 

@@ -24,13 +24,13 @@ def delete_records(node: Node, request: Request) -> None:
     REQUEST_TIMED_OUT if they have not in time, though the records are deleted here.
     If a partition is named several times, the last offset counts, as in Kafka: each costs disk
     work."""
-    asked: dict[str, dict[int, int]] = {}
+    requested: dict[str, dict[int, int]] = {}
     for topic in request.body.topics:
         offsets = {one.partition_index: one.offset for one in topic.partitions}
-        asked.setdefault(topic.name, {}).update(offsets)
+        requested.setdefault(topic.name, {}).update(offsets)
     found: dict[TopicPartition, Deleted] = {}
     wanted: dict[TopicPartition, int] = {}
-    for name, offsets in asked.items():
+    for name, offsets in requested.items():
         for index, offset in offsets.items():
             tp = TopicPartition(name, index)
             found[tp] = Deleted(*_one(node, name, index, offset))
@@ -44,7 +44,7 @@ def delete_records(node: Node, request: Request) -> None:
                 "name": name,
                 "partitions": [_row(rows[TopicPartition(name, index)], index) for index in offsets],
             }
-            for name, offsets in asked.items()
+            for name, offsets in requested.items()
         ]
         request.answer({"topics": topics})
 

@@ -368,9 +368,9 @@ class Reactor:
             rows.append((names[topic], log.c, number, len(followers), len(those), 0, at))
             those += followers
             self._logs[topic, number] = log
-        asked = ffi.new("kl_role_change[]", rows)
-        lib.kl_server_change_roles(self._c, asked, len(rows), _c_followers(those))
-        return [one.status == lib.KL_OK for one in asked]
+        outcomes = ffi.new("kl_role_change[]", rows)
+        lib.kl_server_change_roles(self._c, outcomes, len(rows), _c_followers(those))
+        return [one.status == lib.KL_OK for one in outcomes]
 
     def put_empty(self, topic: str, partition: int, **role: Any) -> None:
         """Serve reads of a partition that was never written: it begins and ends at 0.

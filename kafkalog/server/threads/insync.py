@@ -167,8 +167,8 @@ class InSync:
                 if tp in due:
                     self._take(tp, due[tp], row)
 
-    def _take(self, tp: TopicPartition, asked: Isr, row: Any) -> None:
-        after = self._replicas.led.change(tp, lambda isr: answered(isr, asked, row))
+    def _take(self, tp: TopicPartition, sent: Isr, row: Any) -> None:
+        after = self._replicas.led.change(tp, lambda isr: answered(isr, sent, row))
         if after is not None and after.proposal is None:
             _logger.info("%s-%d: in sync: %s", *tp, ", ".join(map(str, after.in_sync)))
 
