@@ -21,7 +21,7 @@ from kafkalog.errors import (
 )
 from kafkalog.log.log import handle_of
 from kafkalog.metadata.image import Change, Partition, Topic
-from kafkalog.replication.copies import not_synced_before_leading
+from kafkalog.replication.follower_log import not_synced_before_leading
 from kafkalog.replication.followers import Follower
 from kafkalog.replication.isr import Isr, followers
 from kafkalog.replication.roles import Drop, Effect, Follow, Lead
