@@ -43,15 +43,15 @@ from kafkalog.server.dynamic import follow_settings
 from kafkalog.server.faults import Faults
 from kafkalog.server.handlers.leaders import follow_addresses
 from kafkalog.server.network import listeners as places
-from kafkalog.server.network.in_process import Inside
+from kafkalog.server.network.in_process import InProcessTransport
 from kafkalog.server.network.reactor import NO_CONTROL, Reactor
 from kafkalog.server.node import Node
 from kafkalog.server.partitions import Partitions
 from kafkalog.server.replica_manager import ReplicaManager
 from kafkalog.server.threads.acknowledger import Acknowledger
-from kafkalog.server.threads.bulk import Bulk
 from kafkalog.server.threads.deletions import Deletions
-from kafkalog.server.threads.insync import InSync
+from kafkalog.server.threads.isr_maintenance import IsrMaintenance
+from kafkalog.server.threads.serial_executor import SerialExecutor
 from kafkalog.server.threads.ticks import Ticks
 from kafkalog.server.threads.workers import Workers
 from kafkalog.server.transactions.inter_broker_client import InterBrokerClient
@@ -263,7 +263,7 @@ class Broker:
         partitions = self._partitions(reactor, endpoints)
         acknowledger = self._owned(Acknowledger(reactor, clock, name), Acknowledger.stop)
         appends = Appends(partitions, reactor, acknowledger, clock)
-        bulk = self._owned(Bulk(name), Bulk.stop)
+        bulk = self._owned(SerialExecutor(f"{name} bulk"), SerialExecutor.stop)
         groups = group_coordinator(config, partitions, appends, clock)
         deletions = self._owned(Deletions(partitions.low_watermark, clock, name), Deletions.stop)
         peers = forwarder = None
@@ -279,7 +279,7 @@ class Broker:
         markers = self._owned(
             Markers(partitions, appends, groups, guards, name, peers), Markers.stop
         )
-        continuations = self._owned(Bulk(f"{name} transactions"), Bulk.stop)
+        continuations = self._owned(SerialExecutor(f"{name} transactions"), SerialExecutor.stop)
         transactions = transaction_coordinator(
             config, metadata, partitions, appends, producer_ids, markers, clock
         )
@@ -321,8 +321,8 @@ class Broker:
         )  # fmt: skip
         self._replicas = self._owned(replicas, ReplicaManager.close)
         lag_ms = self._config.replica_lag_time_max_ms
-        in_sync = InSync(replicas, self._member, reactor, lag_ms, self._name)
-        self._owned(in_sync, InSync.stop).start()
+        isr_maintenance = IsrMaintenance(replicas, self._member, reactor, lag_ms, self._name)
+        self._owned(isr_maintenance, IsrMaintenance.stop).start()
         return replicas
 
     def _controller_apis(self, forwarder: ControllerForwarder | None) -> ControllerApis:
@@ -363,7 +363,7 @@ class Broker:
             self._owned(Ticks(reactor, self._clock, self._name), Ticks.stop)
         elif isinstance(self._clock, SkippingClock):
             self._undo.append(self._clock.follow(reactor.set_time))
-        self._inside = self._owned(Inside(reactor, self.path), Inside.close)
+        self._inside = self._owned(InProcessTransport(reactor, self.path), InProcessTransport.close)
         follow_coordinators(node)
         follow_addresses(node)
         node.coordinator.start()

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from kafkalog.server.network.reactor import Reactor
     from kafkalog.server.partitions import Partitions
     from kafkalog.server.threads.acknowledger import Acknowledger
-    from kafkalog.server.threads.bulk import Bulk
     from kafkalog.server.threads.deletions import Deletions
+    from kafkalog.server.threads.serial_executor import SerialExecutor
     from kafkalog.server.transactions.inter_broker_client import InterBrokerClient
     from kafkalog.server.transactions.markers import Markers
     from kafkalog.server.transactions.producer_ids import ProducerIds
@@ -47,12 +47,14 @@ class Node(NamedTuple):
     advertised: tuple[Advertised, ...]
     """The addresses for clients, by listener number."""
     producer_ids: "ProducerIds"
-    bulk: "Bulk"
+    bulk: "SerialExecutor"
+    """Big requests, and batches that decompress to many bytes: only one of them takes its memory at
+    a time, and the I/O threads stay free for small requests."""
     transactions: "Coordinator[TransactionCore]"
     guards: "Guards"
     """Writes that the transaction coordinator allowed."""
     markers: "Markers"
-    continuations: "Bulk"
+    continuations: "SerialExecutor"
     """Continues writes once the coordinator has answered."""
     deletions: "Deletions"
     """Answers DeleteRecords once the replicas have dropped the records."""

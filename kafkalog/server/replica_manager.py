@@ -326,8 +326,9 @@ class ReplicaManager(Partitions):
 
     # ---- following the metadata ------------------------------------------------------------------
 
-    def obey(self, config: ServerConfig) -> None:
-        """As Partitions.obey; also sets the rate at which throttled replicas are copied."""
+    def apply_settings(self, config: ServerConfig) -> None:
+        """As Partitions.apply_settings; also sets the rates at which throttled replicas are
+        copied."""
         self._reactor.set_replication_rate(config.leader_replication_throttled_rate)
         self._fetchers.set_rate(config.follower_replication_throttled_rate)
 
@@ -346,7 +347,7 @@ class ReplicaManager(Partitions):
         if change.old.brokers != change.new.brokers:
             self._tell_racks()
 
-    def _other_roles(self, change: Change) -> set[str]:
+    def _topics_with_roles(self, change: Change) -> set[str]:
         return set()  # the controller tells this node what it leads, and all nodes what others lead
 
     def _tell_racks(self) -> None:
@@ -441,8 +442,8 @@ class ReplicaManager(Partitions):
         """The partition for a number that was passed to the data plane."""
         return self._tagged[tag]
 
-    def read(self, topic: str, partition: int) -> None:
-        """As Partitions.read; replicas on this node are already open."""
+    def allow_reads(self, topic: str, partition: int) -> None:
+        """As Partitions.allow_reads; replicas on this node are already open."""
         self.log(topic, partition)
 
     def low_watermark(self, tp: TopicPartition) -> int:

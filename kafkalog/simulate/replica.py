@@ -451,7 +451,7 @@ class Replica:
             self._release()
 
     def _release(self) -> None:
-        """As in kafkalog.server.threads.insync."""
+        """As in kafkalog.server.threads.isr_maintenance."""
         if self.isr is None:
             return
         needed = int(self.handle.high_watermark)

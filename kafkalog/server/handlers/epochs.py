@@ -25,7 +25,7 @@ def _one(node: Node, topic: str, entry: Any) -> dict[str, Any]:
     if code or state is None:
         return {"error_code": code}
     try:
-        log = node.partitions.look(topic, entry.partition)
+        log = node.partitions.existing_log(topic, entry.partition)
         if entry.leader_epoch < 0:
             epoch, end = -1, -1
         elif log is not None:

@@ -59,7 +59,7 @@ def _one(node: Node, request: Request, topic: str, entry: Any) -> dict[str, Any]
     if entry.timestamp < 0 and request.version < SINCE.get(entry.timestamp, 1 << 15):
         return {"error_code": ErrorCode.UNSUPPORTED_VERSION}
     try:
-        log = node.partitions.look(topic, entry.partition_index)
+        log = node.partitions.existing_log(topic, entry.partition_index)
         if log is None:
             nothing = (-1, 0, state.leader_epoch) if entry.timestamp in _ENDS else _NOTHING
             timestamp, offset, epoch = nothing

@@ -27,7 +27,7 @@ def describe_producers(node: Node, request: Request) -> dict[str, Any]:
 
 def _producers(node: Node, topic: str, partition: int) -> dict[str, Any]:
     try:
-        log = node.partitions.look(topic, partition)
+        log = node.partitions.existing_log(topic, partition)
         producers = log.producers if log is not None else ()
     except Exception as problem:
         return {

@@ -64,7 +64,7 @@ def _one(node: Node, topic: str, partition: int, offset: int) -> tuple[int, Erro
     if "delete" not in node.partitions.config(topic).cleanup_policy:
         return -1, ErrorCode.POLICY_VIOLATION
     try:
-        log = node.partitions.look(topic, partition)
+        log = node.partitions.existing_log(topic, partition)
         if log is None:  # never written: there is nothing to delete
             if offset not in (HIGH_WATERMARK, 0):
                 raise OffsetOutOfRange(f"{topic}-{partition}: found offset {offset}, wanted 0")

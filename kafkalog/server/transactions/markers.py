@@ -15,7 +15,7 @@ from kafkalog.server.appends import Appends
 from kafkalog.server.failures import known_code
 from kafkalog.server.journal import OFFSETS_TOPIC
 from kafkalog.server.partitions import Partitions
-from kafkalog.server.threads.bulk import Bulk
+from kafkalog.server.threads.serial_executor import SerialExecutor
 from kafkalog.server.transactions.inter_broker_client import InterBrokerClient
 from kafkalog.server.transactions.write_guards import Guards
 from kafkalog.types import TopicPartition
@@ -56,7 +56,7 @@ class Markers:
         self._appends = appends
         self._groups = groups
         self._guards = guards
-        self._thread = Bulk(f"{name} markers")
+        self._thread = SerialExecutor(f"{name} markers")
         self._openers = ThreadPoolExecutor(OPENERS, f"{name} markers")
         self._lock = threading.Lock()  # guards what follows
         self._queued = 0

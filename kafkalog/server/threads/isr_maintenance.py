@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafkalog.server.network.reactor import Reactor
     from kafkalog.server.replica_manager import ReplicaManager
 
-__all__ = ["InSync"]
+__all__ = ["IsrMaintenance"]
 
 _logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ ASKED_AT_ONCE = 1000
 """Partitions in one request to the controller."""
 
 
-class InSync:
+class IsrMaintenance:
     """Two threads of a broker."""
 
     def __init__(
