@@ -24,7 +24,7 @@ from kafkalog.client.link.patience import Patience
 from kafkalog.client.link.transport import Address, Options, Transport
 from kafkalog.client.link.wake_event import Bell
 from kafkalog.replication.asking import Asked, Asking
-from kafkalog.replication.copies import Copy, all_now
+from kafkalog.replication.follower_log import FollowerLog, all_now
 from kafkalog.replication.following import (
     Action,
     Append,
@@ -73,7 +73,7 @@ class Follow(NamedTuple):
 
     topic_id: UUID
     leader_epoch: int
-    copy: Copy
+    copy: FollowerLog
 
 
 class _Followed:
@@ -124,7 +124,7 @@ class Fetcher:
         self._resting: set[TopicPartition] = set()
         self._misplaced: set[TopicPartition] = set()
         """Partitions that have failed for good."""
-        self._found: set[Copy] = set()
+        self._found: set[FollowerLog] = set()
         """Replicas whose earlier appends may still be in the page cache only, as after a command or
         a new setting: they are synced like new appends."""
         self._closing = False
@@ -134,7 +134,7 @@ class Fetcher:
         self._asking = Asking()  # the thread's own
         self._asked_of: dict[TopicPartition, _Followed] = {}  # the thread's own
         self._look_s = 0.0  # the thread's own
-        self._unsynced: set[Copy] = set()  # the thread's own
+        self._unsynced: set[FollowerLog] = set()  # the thread's own
         self._thread = threading.Thread(
             target=self._run, name=f"replica-fetcher-{leader}", daemon=True
         )
@@ -301,7 +301,7 @@ class Fetcher:
                 for tp, one in of:
                     self._failed(tp, one, problem)
 
-    def _of(self, copy: Copy) -> list[tuple[TopicPartition, _Followed]]:
+    def _of(self, copy: FollowerLog) -> list[tuple[TopicPartition, _Followed]]:
         with self._changed:
             return [(tp, one) for tp, one in self._followed.items() if one.copy is copy]
 

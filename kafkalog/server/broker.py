@@ -5,11 +5,10 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkalog.client.link.transport import Transport
 from kafkalog.clock import Clock, SkippingClock, SystemClock
@@ -17,11 +16,7 @@ from kafkalog.config.protection import refuse_protection
 from kafkalog.config.replica import RACK_AWARE
 from kafkalog.config.served import check_served
 from kafkalog.config.server import ServerConfig
-from kafkalog.coordinator.groups.core import GroupCore
-from kafkalog.coordinator.groups.offsets import Known
 from kafkalog.coordinator.thread import Coordinator
-from kafkalog.coordinator.transactions.core import TransactionCore
-from kafkalog.coordinator.transactions.shard import Marker, Outside
 from kafkalog.directory.identity import check_unlocked, look, node_number
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.layout import MetaProperties
@@ -38,29 +33,31 @@ from kafkalog.server.controller_apis.forwarder import ControllerForwarder
 from kafkalog.server.controller_apis.interface import ControllerApis
 from kafkalog.server.controller_apis.member import ClusterMember
 from kafkalog.server.controller_apis.single_node import SingleNode
+from kafkalog.server.coordinators import (
+    follow_coordinators,
+    group_coordinator,
+    transaction_coordinator,
+)
 from kafkalog.server.dispatch import Dispatch
 from kafkalog.server.dynamic import follow_settings
 from kafkalog.server.faults import Faults
-from kafkalog.server.handlers.leaders import follow_places
-from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Journal, offsets_partition
+from kafkalog.server.handlers.leaders import follow_addresses
 from kafkalog.server.network import listeners as places
-from kafkalog.server.network.in_process import Inside
+from kafkalog.server.network.in_process import InProcessTransport
 from kafkalog.server.network.reactor import NO_CONTROL, Reactor
 from kafkalog.server.node import Node
 from kafkalog.server.partitions import Partitions
 from kafkalog.server.replica_manager import ReplicaManager
 from kafkalog.server.threads.acknowledger import Acknowledger
-from kafkalog.server.threads.bulk import Bulk
 from kafkalog.server.threads.deletions import Deletions
-from kafkalog.server.threads.insync import InSync
+from kafkalog.server.threads.isr_maintenance import IsrMaintenance
+from kafkalog.server.threads.serial_executor import SerialExecutor
 from kafkalog.server.threads.ticks import Ticks
 from kafkalog.server.threads.workers import Workers
-from kafkalog.server.topics import follow_coordinators
+from kafkalog.server.transactions.inter_broker_client import InterBrokerClient
 from kafkalog.server.transactions.markers import Markers
 from kafkalog.server.transactions.producer_ids import ProducerIds
-from kafkalog.server.transactions.remote import Afar
 from kafkalog.server.transactions.write_guards import Guards
-from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:  # a node that is alone needs nothing of a cluster's
     from kafkalog.cluster.node.member import Member
@@ -70,8 +67,6 @@ __all__ = ["Broker", "node_of"]
 
 _logger = logging.getLogger(__name__)
 
-TRANSACTION_VERSION = "transaction.version"
-"""The feature of KIP-890."""
 REBALANCE_DELAY = "group.initial.rebalance.delay.ms"
 ANY_PORT = "PLAINTEXT://127.0.0.1:0"
 STOP_MS = 10_000
@@ -104,27 +99,7 @@ def _listen(reactor: Reactor, one: places.Listener, number: int) -> int:
         raise
 
 
-def _outside(metadata: Metadata, partitions: Partitions, producer_ids: ProducerIds) -> Outside:
-    """How the transaction coordinator asks the other parts of the broker."""
-
-    def group_partition(group_id: str) -> TopicPartition | None:
-        return offsets_partition(group_id, partitions.count(OFFSETS_TOPIC))
-
-    return Outside(
-        producer_ids.next, partitions.count, group_partition,
-        lambda: metadata.image.features.get(TRANSACTION_VERSION, 0),
-    )  # fmt: skip
-
-
-def _end(
-    transactions: Coordinator[TransactionCore], markers: Markers, marker: Marker, few: bool
-) -> None:
-    """Write a marker for the coordinator, one of `few`, and report the outcome to it."""
-    told = partial(transactions.core.marked, marker)
-    markers.write(
-        marker.where, marker.producer, lambda error: transactions.post(partial(told, error)),
-        at_once=few,
-    )  # fmt: skip
+Part = TypeVar("Part")
 
 
 class Broker:
@@ -193,12 +168,17 @@ class Broker:
             raise
         _brokers.add(self)
         _logger.info("%s: node %d of cluster %s serves %s", self.path, self._node.node_id,
-                     self._node.image.cluster_id, self._place())  # fmt: skip
+                     self._node.image.cluster_id, self._shown_address())  # fmt: skip
 
     @property
     def path(self) -> str:
         """The data directory, absolute."""
         return self._path
+
+    @property
+    def _name(self) -> str:
+        """The names of its threads begin so."""
+        return f"kafkalog {os.path.basename(self._path)}"
 
     # ---- beginning -------------------------------------------------------------------------
 
@@ -247,7 +227,7 @@ class Broker:
         if self._member is not None:
             join(self._manager, self._member, found)
         else:
-            self._kraft = self._lead(number)
+            self._kraft = self._open_metadata(number)
             self._undo.append(self._kraft.close)
             for line in lost_metadata(self._manager):
                 _logger.warning("%s: cut from the metadata: %s", self.path, line)
@@ -255,7 +235,7 @@ class Broker:
         assert source is not None
         self._metadata: Metadata = source
 
-    def _lead(self, number: int) -> MetadataLog:
+    def _open_metadata(self, number: int) -> MetadataLog:
         try:
             return MetadataLog.open(self._manager, number=number, check=check_open_to_all)
         except BaseException:
@@ -268,92 +248,82 @@ class Broker:
         given = config.node_id if config.explicit("node.id") else None
         return node_number(self.path, meta, given, bool(config.zookeeper_connect))
 
-    def _serve(self, planned: Sequence[places.Listener]) -> None:
-        """Build the network layer over it."""
-        name = f"kafkalog {os.path.basename(self.path)}"
-        config, manager, metadata = self._config, self._manager, self._metadata
-        names = [one.name for one in planned]
-        reactor = Reactor(
-            config, node_id=metadata.image.node_id, manual_clock=self._manual,
-            control_listener=names.index(self._alone) if self._alone in names else NO_CONTROL,
-        )  # fmt: skip
-        self._undo.append(reactor.close)
-        bound = {one.name: _listen(reactor, one, number) for number, one in enumerate(planned)}
-        advertised = places.plan(config, bound) if planned else ()
-        endpoints = [(*one, PLAINTEXT) for one in advertised if one.port]
-        partitions = self._partitions(reactor, endpoints, name)
-        acknowledger = Acknowledger(reactor, self._clock, name)
-        self._undo.append(acknowledger.stop)
-        appends = Appends(partitions, reactor, acknowledger, self._clock)
-        bulk = Bulk(name)
-        self._undo.append(bulk.stop)
-        known = Known(partitions.count, partitions.id_of, partitions.name_of)
-        coordinator = Coordinator(
-            GroupCore(config, lambda: str(uuid4()), known),
-            Journal(OFFSETS_TOPIC, partitions, appends),
-            self._clock, name="group",
-        )  # fmt: skip
-        deletions = Deletions(partitions.low_watermark, self._clock, name)
-        self._undo.append(deletions.stop)
-        afar = forwarder = None
-        if self._member is not None:
-            afar, forwarder = Afar(self._member, name), ControllerForwarder(self._member, name)
-            self._undo += [afar.stop, forwarder.stop]
-        later = None if forwarder is None else forwarder.submit
-        producer_ids = ProducerIds(metadata.allocate_producer_ids, later)
-        guards = Guards()
-        partitions.on_leave = guards.leave
-        markers = Markers(partitions, appends, coordinator, guards, name, afar)
-        self._undo.append(markers.stop)
-        begun = Bulk(f"{name} transactions")
-        self._undo.append(begun.stop)
-        transactions: Coordinator[TransactionCore] = Coordinator(
-            TransactionCore(config, _outside(metadata, partitions, producer_ids)),
-            Journal(TRANSACTIONS_TOPIC, partitions, appends),
-            self._clock, name="transaction",
-            carry_out=lambda marker, few: _end(transactions, markers, marker, few),
-        )  # fmt: skip
-        self._node: Node = Node(
-            config=config, given=self._given, manager=manager, metadata=metadata,
-            partitions=partitions, reactor=reactor, admission=Admission(reactor),
-            coordinator=coordinator,
-            acknowledger=acknowledger, advertised=advertised,
-            producer_ids=producer_ids, bulk=bulk, transactions=transactions, guards=guards,
-            markers=markers, begun=begun, deletions=deletions,
-            controller_apis=self._controller_apis(forwarder), afar=afar,
-        )  # fmt: skip
-        self._start(name, endpoints)
+    # A part is built after those that it uses, and ends before them: `_undo` has the ends.
 
-    def _start(self, name: str, endpoints: Sequence[tuple[str, str, int, int]]) -> None:
-        """Start all parts."""
-        node, reactor = self._node, self._node.reactor
-        route = Dispatch(node)
-        workers = Workers(reactor, route, name, node.bulk)
-        self._faults = Faults(self._node, route, workers.reroute)
-        self._undo.append(workers.join)
-        self._undo.append(lambda: reactor.stop(STOP_MS))
-        self._undo.append(self._faults.stop)
-        self._undo.append(node.coordinator.close)
-        self._undo.append(node.transactions.close)
-        if self._manual:
-            ticks = Ticks(reactor, self._clock, name)
-            self._undo.append(ticks.stop)
-        elif isinstance(self._clock, SkippingClock):
-            self._undo.append(self._clock.follow(reactor.set_time))
-        self._inside = Inside(reactor, self.path)
-        self._undo.append(self._inside.close)
-        follow_coordinators(node)
-        follow_places(node)
-        node.coordinator.start()
-        node.transactions.start()
-        reactor.start()
-        follow_settings(self._node, workers)
-        if self._member is not None:  # last: the controller's requests come immediately
-            self._member.register(endpoints, self._config.broker_rack or None)
-            assert self._controller is not None
-            self._controller.start()
-            self._undo.append(self._controller.stop)  # while it can still answer
-            self._undo.append(self._let_go)
+    def _owned(self, part: Part, end: Callable[[Part], object]) -> Part:
+        """The part, which `end` will end."""
+        self._undo.append(partial(end, part))
+        return part
+
+    def _serve(self, planned: Sequence[places.Listener]) -> None:
+        """Build the parts over the open directory, and start them."""
+        config, metadata, clock, name = self._config, self._metadata, self._clock, self._name
+        reactor, advertised = self._listening(planned)
+        endpoints = [(*one, PLAINTEXT) for one in advertised if one.port]
+        partitions = self._partitions(reactor, endpoints)
+        acknowledger = self._owned(Acknowledger(reactor, clock, name), Acknowledger.stop)
+        appends = Appends(partitions, reactor, acknowledger, clock)
+        bulk = self._owned(SerialExecutor(f"{name} bulk"), SerialExecutor.stop)
+        groups = group_coordinator(config, partitions, appends, clock)
+        deletions = self._owned(Deletions(partitions.low_watermark, clock, name), Deletions.stop)
+        peers = forwarder = None
+        if self._member is not None:
+            peers = self._owned(InterBrokerClient(self._member, name), InterBrokerClient.stop)
+            forwarder = self._owned(
+                ControllerForwarder(self._member, name), ControllerForwarder.stop
+            )
+        allocator = None if forwarder is None else forwarder.submit
+        producer_ids = ProducerIds(metadata.allocate_producer_ids, allocator)
+        guards = Guards()
+        partitions.on_resignation = guards.leave
+        markers = self._owned(
+            Markers(partitions, appends, groups, guards, name, peers), Markers.stop
+        )
+        continuations = self._owned(SerialExecutor(f"{name} transactions"), SerialExecutor.stop)
+        transactions = transaction_coordinator(
+            config, metadata, partitions, appends, producer_ids, markers, clock
+        )
+        self._node = Node(
+            config=config, given=self._given, manager=self._manager, metadata=metadata,
+            partitions=partitions, reactor=reactor, admission=Admission(reactor),
+            coordinator=groups, acknowledger=acknowledger, advertised=advertised,
+            producer_ids=producer_ids, bulk=bulk, transactions=transactions, guards=guards,
+            markers=markers, continuations=continuations, deletions=deletions,
+            controller_apis=self._controller_apis(forwarder), peers=peers,
+        )  # fmt: skip
+        self._start(self._node, endpoints)
+
+    def _listening(
+        self, planned: Sequence[places.Listener]
+    ) -> tuple[Reactor, tuple[places.Advertised, ...]]:
+        """The I/O threads, not started, with their ports bound; and the addresses for clients."""
+        names = [one.name for one in planned]
+        control = self._control_listener
+        reactor = Reactor(
+            self._config, node_id=self._metadata.image.node_id, manual_clock=self._manual,
+            control_listener=names.index(control) if control in names else NO_CONTROL,
+        )  # fmt: skip
+        self._owned(reactor, Reactor.close)
+        bound = {one.name: _listen(reactor, one, number) for number, one in enumerate(planned)}
+        return reactor, places.plan(self._config, bound) if planned else ()
+
+    def _partitions(
+        self, reactor: Reactor, endpoints: Sequence[tuple[str, str, int, int]]
+    ) -> Partitions:
+        """The logs: a single node leads all, a member does what the controller commands."""
+        if self._kraft is not None:
+            self._kraft.register(endpoints, self._config.broker_rack or None)
+        if self._member is None:
+            return Partitions(self._manager, self._metadata, reactor)
+        replicas = ReplicaManager(
+            self._manager, self._member, reactor, fetcher_options(self._config),
+            racks=self._config.replica_selector_class == RACK_AWARE,
+        )  # fmt: skip
+        self._replicas = self._owned(replicas, ReplicaManager.close)
+        lag_ms = self._config.replica_lag_time_max_ms
+        isr_maintenance = IsrMaintenance(replicas, self._member, reactor, lag_ms, self._name)
+        self._owned(isr_maintenance, IsrMaintenance.stop).start()
+        return replicas
 
     def _controller_apis(self, forwarder: ControllerForwarder | None) -> ControllerApis:
         """A member of a cluster has a `forwarder`, and is a candidate for controller."""
@@ -378,54 +348,63 @@ class Broker:
             config.zookeeper_connect, member.node, options,
             member.timeouts, config.topic.unclean_leader_election_enable,
         )  # fmt: skip
-        self._undo.append(driver.stop)
-        return driver
+        return self._owned(driver, Driver.stop)
 
-    def _let_go(self) -> None:
-        """Prepare an orderly shutdown."""
+    def _start(self, node: Node, endpoints: Sequence[tuple[str, str, int, int]]) -> None:
+        """Start all parts."""
+        reactor = node.reactor
+        dispatch = Dispatch(node)
+        workers = self._owned(Workers(reactor, dispatch, self._name, node.bulk), Workers.join)
+        self._owned(reactor, lambda it: it.stop(STOP_MS))
+        self._faults = self._owned(Faults(node, dispatch, workers.reroute), Faults.stop)
+        self._owned(node.coordinator, Coordinator.close)
+        self._owned(node.transactions, Coordinator.close)
+        if self._manual:
+            self._owned(Ticks(reactor, self._clock, self._name), Ticks.stop)
+        elif isinstance(self._clock, SkippingClock):
+            self._undo.append(self._clock.follow(reactor.set_time))
+        self._inside = self._owned(InProcessTransport(reactor, self.path), InProcessTransport.close)
+        follow_coordinators(node)
+        follow_addresses(node)
+        node.coordinator.start()
+        node.transactions.start()
+        reactor.start()
+        follow_settings(node, workers)
+        if self._member is not None:  # last: the controller's requests come immediately
+            assert self._controller is not None
+            self._member.register(endpoints, self._config.broker_rack or None)
+            self._controller.start()
+            self._undo.append(self._controller.stop)  # while it can still answer
+            self._undo.append(self._controlled_shutdown)
+
+    def _controlled_shutdown(self) -> None:
+        """Let other nodes lead what is led here, before anything ends."""
         config = self._config
-        if self._member is not None and config.controlled_shutdown_enable:
-            assert self._replicas is not None
-            if late := self._replicas.hand_over(HAND_OVER_S):
-                _logger.warning(
-                    "%s: hands over %d partitions, first %s-%d, before all replicas in sync have"
-                    " everything: what only acks=1 acknowledged may be lost",
-                    self.path, len(late), *late[0],
-                )  # fmt: skip
-            retries = config.controlled_shutdown_max_retries
-            if not self._member.let_go(retries, config.controlled_shutdown_retry_backoff_ms):
-                _logger.warning(
-                    "%s: stops while it leads partitions that nobody else can", self.path
-                )
+        if self._member is None or not config.controlled_shutdown_enable:
+            return
+        assert self._replicas is not None
+        if late := self._replicas.hand_over(HAND_OVER_S):
+            _logger.warning(
+                "%s: hands over %d partitions, first %s-%d, before all replicas in sync have"
+                " everything: what only acks=1 acknowledged may be lost",
+                self.path, len(late), *late[0],
+            )  # fmt: skip
+        retries = config.controlled_shutdown_max_retries
+        if not self._member.let_go(retries, config.controlled_shutdown_retry_backoff_ms):
+            _logger.warning("%s: stops while it leads partitions that nobody else can", self.path)
 
-    def _partitions(
-        self, reactor: Reactor, endpoints: Sequence[tuple[str, str, int, int]], name: str
-    ) -> Partitions:
-        if self._kraft is not None:
-            self._kraft.register(endpoints, self._config.broker_rack or None)
-        if self._member is None:
-            return Partitions(self._manager, self._metadata, reactor)
-        replicas = self._replicas = ReplicaManager(
-            self._manager, self._member, reactor, fetcher_options(self._config),
-            racks=self._config.replica_selector_class == RACK_AWARE,
-        )  # fmt: skip
-        self._undo.append(replicas.close)
-        lag_ms = self._config.replica_lag_time_max_ms
-        in_sync = InSync(replicas, self._member, reactor, lag_ms, name)
-        self._undo.append(in_sync.stop)
-        in_sync.start()
-        return replicas
-
-    # ---- being there -------------------------------------------------------------------------
+    # ---- in use -------------------------------------------------------------------------------
 
     @property
     def bootstrap_servers(self) -> str:
         """The addresses for Kafka clients: host:port of each listener except the controller's."""
-        places_of_clients = [one for one in self._node.advertised if one.name != self._alone]
+        places_of_clients = [
+            one for one in self._node.advertised if one.name != self._control_listener
+        ]
         return places.bootstrap_servers(places_of_clients)
 
     @property
-    def _alone(self) -> str:
+    def _control_listener(self) -> str:
         """The listener that only nodes and the controller use; empty if there is none."""
         return "" if self._member is None else self._config.control_plane_listener_name.upper()
 
@@ -466,7 +445,7 @@ class Broker:
         if self._closed:
             raise Closed(f"{self.path}: the broker is closed")
 
-    def _place(self) -> str:
+    def _shown_address(self) -> str:
         return self.bootstrap_servers or "this process"
 
     @property
@@ -491,7 +470,7 @@ class Broker:
         self._node.reactor.pause(False)
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else self._place()
+        state = "closed" if self._closed else self._shown_address()
         return f"Broker({self.path!r}, {state})"
 
     # ---- ending ------------------------------------------------------------------------------
@@ -513,7 +492,7 @@ class Broker:
                 self._node.reactor.stop(0)
             if self._member is not None:
                 self._member.close()
-                self._undo.remove(self._let_go)
+                self._undo.remove(self._controlled_shutdown)
             self._node.transactions.close(0)  # decisions are no longer carried out
             # The directory and its metadata skip what they do in an orderly shutdown.
             while len(self._undo) > DIRECTORY:

@@ -50,7 +50,7 @@ def follow_settings(node: "Node", workers: "Workers") -> None:
             lambda: _lend(node, config.num_io_threads > COORDINATORS),
             lambda: node.reactor.set_threads(config.num_network_threads),
             lambda: node.reactor.set_limits(config),
-            lambda: node.partitions.obey(config),
+            lambda: node.partitions.apply_settings(config),
         )
         for obeys in each:
             try:

@@ -24,7 +24,7 @@ UNEXPECTED = "The server experienced an unexpected error when processing the req
 CODES = ("error_code", "partition_error_code")
 """Names of error code fields; other codes (of acknowledgements, of settings) do not count."""
 
-_ASKED = {
+_REQUEST_LISTS = {
     "coordinators": ("coordinator_keys",),
     "filter_results": ("filters",),
     "groups": ("groups", "group_ids"),
@@ -101,8 +101,8 @@ class _Filled:
         self._version = version
         self._error = {**dict.fromkeys(CODES, code), "error_message": message, **_UNKNOWN}
 
-    def __call__(self, fields: Iterable[Field], asked: Any) -> dict[str, Any]:
-        """The fields of the item that answers `asked`."""
+    def __call__(self, fields: Iterable[Field], item: Any) -> dict[str, Any]:
+        """The fields of the item that answers `item`."""
         found: dict[str, Any] = {}
         for field in fields:
             if self._version not in field.versions:
@@ -110,24 +110,24 @@ class _Filled:
             if field.name in self._error:
                 found[field.name] = self._error[field.name]
             elif field.array and _has_code(field, self._version):
-                items = _asked(field.name, asked) or ()
+                items = _request_items(field.name, item) or ()
                 found[field.name] = [self(field.fields, one) for one in items]
             elif field.kind == "records":
                 found[field.name] = b""
-            elif (value := self._named(field, asked)) is not None:
+            elif (value := self._named(field, item)) is not None:
                 found[field.name] = value
         return found
 
-    def _named(self, field: Field, asked: Any) -> Any:
+    def _named(self, field: Field, item: Any) -> Any:
         """The item's identifier from the request, if this field is one."""
         if field.name not in _NAMES:
             return None
-        if not isinstance(asked, Struct):
-            found = asked
+        if not isinstance(item, Struct):
+            found = item
         else:
-            found = getattr(asked, field.name, None)
+            found = getattr(item, field.name, None)
             if found is None and field.name in _SAME:
-                found = getattr(asked, _SAME[field.name], None)
+                found = getattr(item, _SAME[field.name], None)
         return found if type(found) in _KINDS[field.kind] else None
 
 
@@ -147,10 +147,10 @@ def _items(api: Api, name: str, body: Any) -> list[Any] | None:
     if api is apis.ALTER_USER_SCRAM_CREDENTIALS:  # a user is answered once
         changes = (*body.deletions, *body.upsertions)
         return list({change.name: change for change in changes}.values())
-    return _asked(name, body)
+    return _request_items(name, body)
 
 
-def _asked(name: str, asked: Any) -> list[Any] | None:
-    found = [getattr(asked, source, None) for source in (*_ASKED.get(name, ()), name)]
+def _request_items(name: str, item: Any) -> list[Any] | None:
+    found = [getattr(item, source, None) for source in (*_REQUEST_LISTS.get(name, ()), name)]
     lists = [one for one in found if isinstance(one, list)]
     return next(filter(None, lists), lists[0] if lists else None)

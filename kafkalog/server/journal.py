@@ -64,7 +64,7 @@ class Journal:
         Raises: NotLeaderOrFollower: it is not led in `epoch`; any error of opening and reading a
         log.
         """
-        log = self._partitions.look(self._topic, partition)
+        log = self._partitions.existing_log(self._topic, partition)
         if log is None:
             return
         if log.leader_epoch != epoch:

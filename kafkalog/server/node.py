@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from kafkalog.server.network.reactor import Reactor
     from kafkalog.server.partitions import Partitions
     from kafkalog.server.threads.acknowledger import Acknowledger
-    from kafkalog.server.threads.bulk import Bulk
     from kafkalog.server.threads.deletions import Deletions
+    from kafkalog.server.threads.serial_executor import SerialExecutor
+    from kafkalog.server.transactions.inter_broker_client import InterBrokerClient
     from kafkalog.server.transactions.markers import Markers
     from kafkalog.server.transactions.producer_ids import ProducerIds
-    from kafkalog.server.transactions.remote import Afar
     from kafkalog.server.transactions.write_guards import Guards
 
 __all__ = ["Node"]
@@ -47,19 +47,21 @@ class Node(NamedTuple):
     advertised: tuple[Advertised, ...]
     """The addresses for clients, by listener number."""
     producer_ids: "ProducerIds"
-    bulk: "Bulk"
+    bulk: "SerialExecutor"
+    """Big requests, and batches that decompress to many bytes: only one of them takes its memory at
+    a time, and the I/O threads stay free for small requests."""
     transactions: "Coordinator[TransactionCore]"
     guards: "Guards"
     """Writes that the transaction coordinator allowed."""
     markers: "Markers"
-    begun: "Bulk"
+    continuations: "SerialExecutor"
     """Continues writes once the coordinator has answered."""
     deletions: "Deletions"
     """Answers DeleteRecords once the replicas have dropped the records."""
     controller_apis: "ControllerApis"
     """Carries out requests about the whole cluster."""
-    afar: "Afar | None"
-    """Of a cluster node: its requests to the others."""
+    peers: "InterBrokerClient | None"
+    """Of a cluster node: its requests to other brokers."""
 
     @property
     def clock(self) -> Clock:
@@ -86,6 +88,6 @@ class Node(NamedTuple):
         """The rack that is reported to clients."""
         return self.config.broker_rack or None
 
-    def told(self, listener: int) -> Advertised:
+    def address_for(self, listener: int) -> Advertised:
         """This broker's address for clients of a listener."""
         return INSIDE_PLACE if listener == INSIDE else self.advertised[listener]

@@ -95,10 +95,10 @@ class Partitions:
         self._configs: dict[str, TopicConfig] = {}
         for topic in self._image.topics.values():
             self._introduce(topic)
-        self.on_lead: Callable[[TopicPartition, int], None] = lambda _partition, _epoch: None
+        self.on_election: Callable[[TopicPartition, int], None] = lambda _partition, _epoch: None
         """Wait until a partition is led here in this epoch, if the metadata may say so earlier;
         called under no lock but the metadata's."""
-        self.on_leave: Callable[[Collection[TopicPartition]], None] = lambda _partitions: None
+        self.on_resignation: Callable[[Collection[TopicPartition]], None] = lambda _partitions: None
         """Called before these are led in another leader epoch, or elsewhere, or are deleted; under
         the metadata's lock."""
         metadata.listen(self._changed)
@@ -192,7 +192,7 @@ class Partitions:
             # Whatever created the topic is creating its folder at this moment.
             return self._metadata.followed(lambda: self._manager.get(*tp))
 
-    def obey(self, config: "ServerConfig") -> None:
+    def apply_settings(self, config: "ServerConfig") -> None:
         """Apply the broker's settings that concern partitions."""
 
     def low_watermark(self, tp: TopicPartition) -> int:
@@ -207,7 +207,7 @@ class Partitions:
         with self._lock:
             return TopicPartition(topic, partition) in self._served
 
-    def look(self, topic: str, partition: int) -> "Log | None":
+    def existing_log(self, topic: str, partition: int) -> "Log | None":
         """As `log`, for reading only: None if nothing was ever written, so that reading
         creates no file.  Such a partition begins and ends at 0, in the epoch of its leader.
         """
@@ -223,12 +223,12 @@ class Partitions:
             return None
         return self.log(topic, partition)
 
-    def read(self, topic: str, partition: int) -> None:
-        """Let the data plane answer reads of the partition; like `look`, this creates no file.
+    def allow_reads(self, topic: str, partition: int) -> None:
+        """Let the data plane answer reads of the partition; as `existing_log`, it creates no file.
 
         Raises: as `log`.
         """
-        if self.look(topic, partition) is not None:
+        if self.existing_log(topic, partition) is not None:
             return
         tp = TopicPartition(topic, partition)
         with self._lock:
@@ -236,7 +236,7 @@ class Partitions:
             if tp not in self._served:
                 self._empty.add(tp)
                 self._tell_empty(tp)
-        self.look(topic, partition)  # which may have been written since
+        self.existing_log(topic, partition)  # which may have been written since
 
     def _tell_empty(self, tp: TopicPartition) -> None:
         state = self._image.partition(*tp)
@@ -326,9 +326,9 @@ class Partitions:
             for name in changed & new.topics.keys():
                 self._each(name, self._introduce, new.topics[name])
             _tell_partitions(old, change.changed)
-            self._lead_anew(new, changed | self._other_roles(change))
+            self._update_roles(new, changed | self._topics_with_roles(change))
 
-    def _other_roles(self, change: "Change") -> set[str]:
+    def _topics_with_roles(self, change: "Change") -> set[str]:
         """Topics whose leaders the metadata names."""
         return {topic.name for topic in change.changed}
 
@@ -340,7 +340,7 @@ class Partitions:
         except Exception:
             _logger.exception("topic %s: does not follow the metadata", name)
 
-    def _lead_anew(self, new: "MetadataImage", changed: Iterable[str]) -> None:
+    def _update_roles(self, new: "MetadataImage", changed: Iterable[str]) -> None:
         """Pass new leader epochs and a changed durability to the data plane."""
         found = [new.topics[name] for name in changed if name in new.topics]
         for tp, now in [(TopicPartition(topic.name, n), p)
@@ -357,7 +357,7 @@ class Partitions:
     def _remove(self, topic: "Topic") -> None:
         self._configs.pop(topic.name, None)
         gone = [TopicPartition(topic.name, number) for number in topic.partitions]
-        self.on_leave(gone)
+        self.on_resignation(gone)
         for tp in gone:
             self._served.pop(tp, None)
             self._empty.discard(tp)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from kafkalog.client.link.transport import Address, Options
 from kafkalog.errors import KafkalogError, StorageOffline
-from kafkalog.replication.copies import Copy
 from kafkalog.replication.fetcher import Fetcher, Follow, Replica
+from kafkalog.replication.follower_log import FollowerLog
 from kafkalog.replication.throttle import throttled
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -62,7 +62,7 @@ class ReplicaFetchers:
         commands: dict[Address, dict[TopicPartition, Follow]] = {}
         for tp, held, log in replicas:
             if leader := self._leader(held):
-                command = Follow(held.topic_id, held.state.leader_epoch, Copy(log))
+                command = Follow(held.topic_id, held.state.leader_epoch, FollowerLog(log))
                 commands.setdefault(leader, {})[tp] = command
         failed: dict[TopicPartition, KafkalogError] = {}
         for leader, those in commands.items():

@@ -21,7 +21,7 @@ from kafkalog.errors import (
 )
 from kafkalog.log.log import handle_of
 from kafkalog.metadata.image import Change, Partition, Topic
-from kafkalog.replication.copies import not_synced_before_leading
+from kafkalog.replication.follower_log import not_synced_before_leading
 from kafkalog.replication.followers import Follower
 from kafkalog.replication.isr import Isr, followers
 from kafkalog.replication.roles import Drop, Effect, Follow, Lead
@@ -107,7 +107,7 @@ class ReplicaManager(Partitions):
 
         Returns the dropped partitions, and those that could not be deleted yet, with the reason.
         """
-        self.on_leave({one.partition for one in effects if not self._leads_on(one)})
+        self.on_resignation({one.partition for one in effects if not self._leads_on(one)})
         done = self._change_together(effects)
         lost = {}
         for effect in effects:
@@ -196,7 +196,7 @@ class ReplicaManager(Partitions):
                 self.led.lead_published(tp, led[tp])
         for effect in effects:
             if isinstance(effect, Lead) and effect.partition in done:
-                self.on_lead(effect.partition, effect.held.state.leader_epoch)
+                self.on_election(effect.partition, effect.held.state.leader_epoch)
         return done
 
     # ---- one -------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ class ReplicaManager(Partitions):
         if isinstance(effect, Lead):
             with self._lock:
                 self.led.lead(tp, self.led.commanded(tp, held.state))
-            self.on_lead(tp, held.state.leader_epoch)
+            self.on_election(tp, held.state.leader_epoch)
         elif problem := self._fetchers.follow([(tp, held, log)]).get(tp):
             raise problem
 
@@ -326,8 +326,9 @@ class ReplicaManager(Partitions):
 
     # ---- following the metadata ------------------------------------------------------------------
 
-    def obey(self, config: ServerConfig) -> None:
-        """As Partitions.obey; also sets the rate at which throttled replicas are copied."""
+    def apply_settings(self, config: ServerConfig) -> None:
+        """As Partitions.apply_settings; also sets the rates at which throttled replicas are
+        copied."""
         self._reactor.set_replication_rate(config.leader_replication_throttled_rate)
         self._fetchers.set_rate(config.follower_replication_throttled_rate)
 
@@ -346,7 +347,7 @@ class ReplicaManager(Partitions):
         if change.old.brokers != change.new.brokers:
             self._tell_racks()
 
-    def _other_roles(self, change: Change) -> set[str]:
+    def _topics_with_roles(self, change: Change) -> set[str]:
         return set()  # the controller tells this node what it leads, and all nodes what others lead
 
     def _tell_racks(self) -> None:
@@ -441,8 +442,8 @@ class ReplicaManager(Partitions):
         """The partition for a number that was passed to the data plane."""
         return self._tagged[tag]
 
-    def read(self, topic: str, partition: int) -> None:
-        """As Partitions.read; replicas on this node are already open."""
+    def allow_reads(self, topic: str, partition: int) -> None:
+        """As Partitions.allow_reads; replicas on this node are already open."""
         self.log(topic, partition)
 
     def low_watermark(self, tp: TopicPartition) -> int:

@@ -15,7 +15,7 @@ from kafkalog.wire.tables.controller import (
 )
 
 if TYPE_CHECKING:
-    from kafkalog.server.network.taken import Answers, Taken
+    from kafkalog.server.network.raw_request import Answers, RawRequest
 
 __all__ = ["Peer", "Request"]
 
@@ -46,18 +46,18 @@ class Request:
 
     __slots__ = ("_id", "_reactor", "api", "body", "correlation_id", "peer", "size", "version")
 
-    def __init__(self, reactor: "Answers", taken: "Taken") -> None:
+    def __init__(self, reactor: "Answers", raw: "RawRequest") -> None:
         """Its bytes are copied as they are decoded."""
         self._reactor = reactor
-        self._id: int = taken.id
-        self.api: Any = KNOWN.get(taken.api_key)
+        self._id: int = raw.id
+        self.api: Any = KNOWN.get(raw.api_key)
         """None for an unknown API key."""
-        self.version: int = taken.api_version
-        self.correlation_id: int = taken.correlation_id
-        self.peer = Peer(taken.client_id, _host(taken.peer), taken.listener, taken.principal)
-        self.body: Any = taken.body
+        self.version: int = raw.api_version
+        self.correlation_id: int = raw.correlation_id
+        self.peer = Peer(raw.client_id, _host(raw.peer), raw.listener, raw.principal)
+        self.body: Any = raw.body
         """The bytes after the header, later the decoded Struct."""
-        self.size: int = taken.body_bytes
+        self.size: int = raw.body_bytes
         """Approximate memory of the body, in bytes."""
 
     def decode(self) -> None:

@@ -1,8 +1,7 @@
 """Topics that are created automatically: at a first use, and Kafka's internal ones."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from kafkalog.client.link.failures import failure
 from kafkalog.metadata.requests import NewSetting, NewTopic, NewTopics
@@ -11,11 +10,9 @@ from kafkalog.server.node import Node
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkalog.coordinator.thread import Coordinator
-    from kafkalog.metadata.image import Change, MetadataImage
-    from kafkalog.types import TopicPartition
+    pass
 
-__all__ = ["create_missing", "follow_coordinators", "internal_topic"]
+__all__ = ["create_missing", "internal_topic"]
 
 
 def create_missing(node: Node, names: Iterable[str]) -> dict[str, ErrorCode]:
@@ -73,58 +70,3 @@ def internal_topic(node: Node, name: str) -> None:
         raise failure(
             ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{missing} cannot be created", code.name
         )
-
-
-def follow_coordinators(node: Node) -> None:
-    """Tell the coordinators which partitions they own, now and whenever the metadata changes, and
-    when these can be read."""
-
-    def deleted(names: Collection[str]) -> None:
-        node.coordinator.post(partial(node.coordinator.core.drop_topics, frozenset(names)))
-
-    def leads(partition: "TopicPartition", epoch: int) -> None:
-        if partition.topic == OFFSETS_TOPIC:
-            node.coordinator.leads(partition.partition, epoch)
-        elif partition.topic == TRANSACTIONS_TOPIC:
-            node.transactions.leads(partition.partition, epoch)
-
-    node.partitions.on_lead = leads
-    _follow(node, OFFSETS_TOPIC, node.coordinator, deleted)
-    _follow(node, TRANSACTIONS_TOPIC, node.transactions, lambda _names: None)
-
-
-def _follow(
-    node: Node, name: str, coordinator: "Coordinator[Any]",
-    deleted: Callable[[Collection[str]], None],
-) -> None:  # fmt: skip
-    def led(image: "MetadataImage") -> dict[int, int]:
-        """The partitions led here, and their epochs."""
-        topic = image.topics.get(name)
-        parts = {} if topic is None else topic.partitions
-        return {n: one.leader_epoch for n, one in parts.items() if one.leader == image.node_id}
-
-    def load(image: "MetadataImage", new: Mapping[int, int]) -> None:
-        coordinator.load(new, len(image.topics[name].partitions))
-
-    def changed(change: "Change") -> None:
-        old, new = change.old, change.new
-        gone = [topic.name for topic in change.gone]
-        before, now = led(old), led(new)
-        # Every election has its own epoch: between two consecutive ones nobody else led; with a
-        # gap, another node may have, even if this node did not hear of it.
-        kept = {n for n in before if n in now and now[n] - before[n] in (0, 1)}
-        if name in gone:
-            kept.clear()
-        for partition in before.keys() - kept:
-            coordinator.resign(partition)
-        for partition in kept:
-            if now[partition] != before[partition]:
-                coordinator.lead_on(partition, now[partition])
-        if new_here := {n: epoch for n, epoch in now.items() if n not in kept}:
-            load(new, new_here)
-        if gone:
-            deleted(gone)
-
-    node.metadata.listen(changed)
-    if name in node.image.topics:
-        load(node.image, led(node.image))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kafkalog.cluster.node.state import leader_and_isr
 from kafkalog.replication import isr
-from kafkalog.replication.copies import Copy
+from kafkalog.replication.follower_log import FollowerLog
 from kafkalog.replication.followers import Follower
 from kafkalog.replication.following import Append, Cut, EpochEnd, fetched
 from kafkalog.simulate.rules import Rules
@@ -52,13 +52,13 @@ def _proposed(now: isr.Isr) -> frozenset[int]:
     return frozenset(now.proposal.isr if now.proposal else now.in_sync)
 
 
-def _shown_first(copy: Copy, action: Any, asked: int) -> Any:
+def _shown_first(copy: FollowerLog, action: Any, asked: int) -> Any:
     """Take the high watermark of a diverging answer before truncating the log (KAFKA-14704)."""
     if isinstance(action, tuple) and len(action) == 2 and isinstance(action[0], EpochEnd):
         end, high_watermark = action
         copy.do(Append(None, high_watermark, -1))
         return copy.do(end, asked)
-    return Copy.do(copy, action, asked)
+    return FollowerLog.do(copy, action, asked)
 
 
 def _with_watermark(row: Any) -> Any:
@@ -66,16 +66,16 @@ def _with_watermark(row: Any) -> Any:
     return (found, row.high_watermark) if isinstance(found, EpochEnd) else found
 
 
-def _cut_to_watermark(copy: Copy, action: Any, asked: int) -> Any:
+def _cut_to_watermark(copy: FollowerLog, action: Any, asked: int) -> Any:
     if isinstance(action, EpochEnd):
         action = Cut(copy.now().high_watermark)
-    return Copy.do(copy, action, asked)
+    return FollowerLog.do(copy, action, asked)
 
 
-def _cut_to_theirs(copy: Copy, action: Any, asked: int) -> Any:
+def _cut_to_theirs(copy: FollowerLog, action: Any, asked: int) -> Any:
     if isinstance(action, EpochEnd):
         action = Cut(min(action.end_offset, copy.now().log_end))
-    return Copy.do(copy, action, asked)
+    return FollowerLog.do(copy, action, asked)
 
 
 def _released(now: isr.Isr, _states: Any, _high_watermark: int) -> isr.Isr:

@@ -15,7 +15,7 @@ from kafkalog.log.handle import Handle
 from kafkalog.log.log import Log, handle_of, log_over
 from kafkalog.log.opening import open_plan
 from kafkalog.log.owner import LoneOwner
-from kafkalog.replication.copies import Copy, sync_before_leading
+from kafkalog.replication.follower_log import FollowerLog, sync_before_leading
 from kafkalog.replication.followers import CaughtUp, Follower, FollowerState
 from kafkalog.replication.following import (
     Await,
@@ -112,7 +112,7 @@ def open_copy(folder: Path, tp: TopicPartition, config: TopicConfig) -> Log:
     return log_over(Handle(str(folder), open_plan(state, tp, config), LoneOwner(state)))
 
 
-class _Judged(Copy):
+class _Judged(FollowerLog):
     """What a follower shows its readers is checked, too."""
 
     def __init__(self, replica: Replica) -> None:
@@ -120,7 +120,7 @@ class _Judged(Copy):
         self._replica = replica
 
     def show(self, high_watermark: int, log_start: int) -> None:
-        """As Copy.show."""
+        """As FollowerLog.show."""
         before = int(self.now().high_watermark)
         super().show(high_watermark, log_start)
         if self.now().high_watermark > before:
@@ -134,7 +134,7 @@ class Replica:
         self.node, self.tp, self.folder, self.topic_id = node, tp, folder, topic_id
         self.log = open_copy(folder, tp, node.setup.topic_config)
         self.handle = handle_of(self.log)
-        self.copy: Copy = _Judged(self)
+        self.copy: FollowerLog = _Judged(self)
         self.isr: Isr | None = None
         self.leader_epoch = -1
         self.leads = False
@@ -451,7 +451,7 @@ class Replica:
             self._release()
 
     def _release(self) -> None:
-        """As in kafkalog.server.threads.insync."""
+        """As in kafkalog.server.threads.isr_maintenance."""
         if self.isr is None:
             return
         needed = int(self.handle.high_watermark)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kafkalog.cluster.node import state
 from kafkalog.replication import following, isr
-from kafkalog.replication.copies import Copy
+from kafkalog.replication.follower_log import FollowerLog
 
 __all__ = ["Rules"]
 
@@ -17,7 +17,7 @@ class Rules(NamedTuple):
     """The rules of a run."""
 
     fetched: Callable[[Any], Any] = following.fetched
-    do: Callable[[Copy, Any, int], Any] = Copy.do
+    do: Callable[[FollowerLog, Any, int], Any] = FollowerLog.do
     shrink: Callable[..., isr.Isr] = isr.shrink
     expand: Callable[..., isr.Isr] = isr.expand
     released: Callable[..., isr.Isr] = isr.released

@@ -251,7 +251,7 @@ class TestBroker:
         partitions = node_of(self.broker).partitions
         for number in range(partitions.count(topic)):
             try:
-                log = partitions.look(topic, number)
+                log = partitions.existing_log(topic, number)
             except UnknownTopicOrPartition:  # deleted since
                 return []
             if log is not None:

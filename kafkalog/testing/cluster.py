@@ -253,7 +253,7 @@ class TestCluster:
         while self._newest(topic, number) is not None:
             leader = self.leader(topic, number)
             if leader in self.running:
-                log = node_of(self.nodes[leader].broker).partitions.look(topic, number)
+                log = node_of(self.nodes[leader].broker).partitions.existing_log(topic, number)
                 found += [] if log is None else log.read(isolation=isolation)
             number += 1
         return found

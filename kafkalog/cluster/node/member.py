@@ -40,7 +40,7 @@ from kafkalog.log.log import Log, handle_of
 from kafkalog.metadata import configs, settings
 from kafkalog.metadata.image import BROKER, TOPIC, Change, MetadataImage, Partition
 from kafkalog.metadata.requests import NewTopics, Result, SettingChanges, SettingsAsked
-from kafkalog.replication.copies import sync_before_leading
+from kafkalog.replication.follower_log import sync_before_leading
 from kafkalog.replication.roles import Effect
 from kafkalog.types import TopicPartition
 from kafkalog.wire.api import Api

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import Timeout
-from kafkalog.server.threads.bulk import Bulk
+from kafkalog.server.threads.serial_executor import SerialExecutor
 from kafkalog.wire.api import Api
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ class ControllerForwarder:
         """`name`: the threads', which start immediately."""
         self._member = member
         self._line = member.line()
-        self._clients = Bulk(f"{name} forwarder")
-        self._own = Bulk(f"{name} own requests")
+        self._clients = SerialExecutor(f"{name} forwarder")
+        self._own = SerialExecutor(f"{name} own requests")
         self._lock = threading.Lock()  # guards what follows
         self._waiting_bytes = 0
 

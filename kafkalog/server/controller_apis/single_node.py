@@ -81,8 +81,8 @@ def _alter_configs(metadata: Changeable, request: Request) -> Fields:
 
 def _incremental_alter_configs(metadata: Changeable, request: Request) -> Fields:
     """Change some settings of a resource."""
-    asked = translation.some_settings(request.body)
-    return {"responses": metadata.incremental_alter_configs(asked)}
+    changes = translation.some_settings(request.body)
+    return {"responses": metadata.incremental_alter_configs(changes)}
 
 
 def _update_features(metadata: Changeable, request: Request) -> Fields:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from kafkalog.disk.layout import METADATA_TOPIC
-from kafkalog.server.handlers.common import CLUSTER_OPERATIONS, NO_OPERATIONS, node_entries
+from kafkalog.server.handlers.common import cluster_operations, node_entries
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.wire.error_codes import ErrorCode
@@ -28,13 +28,12 @@ def describe_cluster(node: Node, request: Request) -> dict[str, Any]:
             else f"Unsupported endpoint type {body.endpoint_type}"
         )
         return {"error_code": code, "error_message": message, "endpoint_type": BROKERS}
-    asked = body.include_cluster_authorized_operations
     entries = node_entries(node, request.peer.listener)
     return {
         "cluster_id": node.image.cluster_id,
         "controller_id": node.metadata.controller,
         "brokers": [{"broker_id": one.pop("node_id"), **one} for one in entries],
-        "cluster_authorized_operations": CLUSTER_OPERATIONS if asked else NO_OPERATIONS,
+        "cluster_authorized_operations": cluster_operations(body),
     }
 
 
@@ -47,9 +46,9 @@ def describe_quorum(node: Node, request: Request) -> dict[str, Any]:
         for topic in request.body.topics
     ]  # fmt: skip
     led = any(not one["error_code"] for topic in topics for one in topic["partitions"])
-    told = node.told(request.peer.listener)
+    address = node.address_for(request.peer.listener)
     # The address where this listener's clients reach the node: it has none for controllers.
-    place = {"name": told.name, "host": told.host, "port": told.port}
+    place = {"name": address.name, "host": address.host, "port": address.port}
     return {
         "error_code": ErrorCode.NONE,
         "error_message": "",

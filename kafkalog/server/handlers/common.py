@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from kafkalog.metadata.image import Partition
 
 __all__ = [
-    "CLUSTER_OPERATIONS",
     "NO_OPERATIONS",
     "TOPIC_OPERATIONS",
     "Handler",
     "call_of",
+    "cluster_operations",
     "failed",
     "leader_error",
     "node_entries",
@@ -51,6 +51,11 @@ def failed(problem: BaseException) -> dict[str, Any]:
     return {"error_code": code_of(problem), "error_message": for_clients(problem)}
 
 
+def cluster_operations(body: Any) -> int:
+    """The cluster's authorized operations, if the client asked for them."""
+    return CLUSTER_OPERATIONS if body.include_cluster_authorized_operations else NO_OPERATIONS
+
+
 def leader_error(
     node: Node, partition: "Partition | None", current_leader_epoch: int = -1
 ) -> ErrorCode:
@@ -70,13 +75,13 @@ def leader_error(
 def node_entry(node: Node, listener: int, broker: int | None = None) -> dict[str, Any] | None:
     """A broker, by default this one, as clients of a listener reach it; None if they cannot reach
     it."""
-    told = node.told(listener)
+    here = node.address_for(listener)
     if broker in (None, node.node_id):
-        return {"node_id": node.node_id, "host": told.host, "port": told.port, "rack": node.rack}
+        return {"node_id": node.node_id, "host": here.host, "port": here.port, "rack": node.rack}
     found = node.image.brokers.get(broker)
     if found is not None:
         for name, host, port, _ in found.endpoints:
-            if name == told.name:
+            if name == here.name:
                 return {"node_id": broker, "host": host, "port": port, "rack": found.rack}
     return None
 

@@ -28,8 +28,8 @@ def describe_configs(node: Node, request: Request) -> dict[str, Any]:
     keys = {(one.kind, one.name): one.keys for one in wanted.resources}
     for result in results:
         where = (result["resource_type"], result["resource_name"])
-        asked_for = LOG_DIRS in (keys[where] or (LOG_DIRS,))
-        if where == (BROKER, str(node.node_id)) and asked_for:
+        includes_directory = LOG_DIRS in (keys[where] or (LOG_DIRS,))
+        if where == (BROKER, str(node.node_id)) and includes_directory:
             result["configs"].append(_directory(node, wanted))
     return {"results": results}
 

@@ -19,20 +19,20 @@ def offset_for_leader_epoch(node: Node, request: Request) -> dict[str, Any]:
     return {"topics": topics}
 
 
-def _one(node: Node, topic: str, asked: Any) -> dict[str, Any]:
-    state = node.image.partition(topic, asked.partition)
-    code = leader_error(node, state, asked.current_leader_epoch)
+def _one(node: Node, topic: str, entry: Any) -> dict[str, Any]:
+    state = node.image.partition(topic, entry.partition)
+    code = leader_error(node, state, entry.current_leader_epoch)
     if code or state is None:
         return {"error_code": code}
     try:
-        log = node.partitions.look(topic, asked.partition)
-        if asked.leader_epoch < 0:
+        log = node.partitions.existing_log(topic, entry.partition)
+        if entry.leader_epoch < 0:
             epoch, end = -1, -1
         elif log is not None:
-            epoch, end = log.epoch_end(asked.leader_epoch)
+            epoch, end = log.epoch_end(entry.leader_epoch)
         else:  # never written: every epoch ends where it began
-            was = asked.leader_epoch <= state.leader_epoch
-            epoch, end = (asked.leader_epoch, 0) if was else (-1, -1)
+            was = entry.leader_epoch <= state.leader_epoch
+            epoch, end = (entry.leader_epoch, 0) if was else (-1, -1)
     except Exception as problem:
         return {"error_code": code_of(problem)}
     return {"leader_epoch": epoch, "end_offset": end}

@@ -17,7 +17,7 @@ def open_logs(node: Node, partitions: Any, to_read: bool = False) -> None:
 
     `to_read`: a partition that was never written is not created.
     """
-    use = node.partitions.read if to_read else node.partitions.log
+    use = node.partitions.allow_reads if to_read else node.partitions.log
     for topic, partition in partitions:
         try:
             use(topic, partition)

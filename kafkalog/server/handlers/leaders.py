@@ -10,7 +10,7 @@ from kafkalog.server.node import Node
 if TYPE_CHECKING:
     from kafkalog.metadata.image import Change
 
-__all__ = ["current_leader", "endpoints", "follow_places"]
+__all__ = ["current_leader", "endpoints", "follow_addresses"]
 
 
 def current_leader(node: Node, topic: str, partition: int) -> dict[str, Any] | None:
@@ -27,7 +27,7 @@ def endpoints(node: Node, listener: int, leaders: Iterable[int]) -> list[dict[st
     return [one for one in found if one is not None]
 
 
-def follow_places(node: Node) -> None:
+def follow_addresses(node: Node) -> None:
     """Tell the data plane the nodes' addresses, now and whenever the metadata changes them."""
 
     def tell() -> None:

@@ -35,12 +35,12 @@ READ_COMMITTED = 1
 def list_offsets(node: Node, request: Request) -> dict[str, Any]:
     """One answer per partition, in the order of the request."""
     body = request.body
-    asked = Counter((t.name, p.partition_index) for t in body.topics for p in t.partitions)
+    counts = Counter((t.name, p.partition_index) for t in body.topics for p in t.partitions)
     topics = []
     for topic in body.topics:
         found = []
         for partition in topic.partitions:
-            if asked[topic.name, partition.partition_index] > 1:
+            if counts[topic.name, partition.partition_index] > 1:
                 answer: dict[str, Any] = {"error_code": ErrorCode.INVALID_REQUEST}
             else:
                 answer = _one(node, request, topic.name, partition)
@@ -49,23 +49,23 @@ def list_offsets(node: Node, request: Request) -> dict[str, Any]:
     return {"topics": topics}
 
 
-def _one(node: Node, request: Request, topic: str, asked: Any) -> dict[str, Any]:
-    state = node.image.partition(topic, asked.partition_index)
-    code = leader_error(node, state, asked.current_leader_epoch)
+def _one(node: Node, request: Request, topic: str, entry: Any) -> dict[str, Any]:
+    state = node.image.partition(topic, entry.partition_index)
+    code = leader_error(node, state, entry.current_leader_epoch)
     if code == ErrorCode.NOT_LEADER_OR_FOLLOWER and request.body.replica_id == DEBUGGING:
         code = ErrorCode.NONE if state and node.node_id in state.replicas else code
     if code or state is None:
         return {"error_code": code}
-    if asked.timestamp < 0 and request.version < SINCE.get(asked.timestamp, 1 << 15):
+    if entry.timestamp < 0 and request.version < SINCE.get(entry.timestamp, 1 << 15):
         return {"error_code": ErrorCode.UNSUPPORTED_VERSION}
     try:
-        log = node.partitions.look(topic, asked.partition_index)
+        log = node.partitions.existing_log(topic, entry.partition_index)
         if log is None:
-            nothing = (-1, 0, state.leader_epoch) if asked.timestamp in _ENDS else _NOTHING
+            nothing = (-1, 0, state.leader_epoch) if entry.timestamp in _ENDS else _NOTHING
             timestamp, offset, epoch = nothing
         else:
-            timestamp, offset, epoch = _look(log, request.body, asked.timestamp)
-            if not_yet(log, request.body, asked.timestamp, offset):
+            timestamp, offset, epoch = _look(log, request.body, entry.timestamp)
+            if not_yet(log, request.body, entry.timestamp, offset):
                 new = request.version >= NOT_AVAILABLE_SINCE
                 return {"error_code": ErrorCode.OFFSET_NOT_AVAILABLE if new
                         else ErrorCode.LEADER_NOT_AVAILABLE}  # fmt: skip

@@ -22,15 +22,15 @@ def describe_log_dirs(node: Node, request: Request) -> dict[str, Any]:
     wanted = request.body.topics
     image = node.image
     if wanted is None:
-        asked = {topic.name: dict.fromkeys(sorted(topic.partitions))
+        listed = {topic.name: dict.fromkeys(sorted(topic.partitions))
                  for topic in image.topics.values()}  # fmt: skip
     else:  # each once, however often it is named: each one lists a folder
-        asked = {}
+        listed = {}
         for topic in wanted:
-            asked.setdefault(topic.topic, {}).update(dict.fromkeys(topic.partitions))
+            listed.setdefault(topic.topic, {}).update(dict.fromkeys(topic.partitions))
     topics = [
         {"name": name, "partitions": found}
-        for name, partitions in asked.items()
+        for name, partitions in listed.items()
         if (found := list(_sizes(node, name, partitions)))
     ]
     disk = os.statvfs(node.manager.path)

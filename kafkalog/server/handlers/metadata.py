@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 from kafkalog.disk.layout import METADATA_TOPIC, topic_problem
 from kafkalog.metadata.image import INTERNAL_TOPICS
 from kafkalog.server.handlers.common import (
-    CLUSTER_OPERATIONS,
     NO_OPERATIONS,
     TOPIC_OPERATIONS,
+    cluster_operations,
     node_entries,
 )
 from kafkalog.server.journal import OFFSETS_TOPIC
@@ -35,14 +35,13 @@ def metadata(node: Node, request: Request) -> dict[str, Any]:
     if body.topics is None or (request.version == 0 and not body.topics):
         topics = [_entry(node, t, operations) for t in node.image.topics.values() if _shown(t.name)]
     else:
-        topics = _asked(node, request, operations)
-    asked = body.include_cluster_authorized_operations
+        topics = _requested(node, request, operations)
     return {
         "brokers": node_entries(node, request.peer.listener),
         "cluster_id": node.image.cluster_id,
         "controller_id": node.metadata.controller,
         "topics": topics,
-        "cluster_authorized_operations": CLUSTER_OPERATIONS if asked else NO_OPERATIONS,
+        "cluster_authorized_operations": cluster_operations(body),
     }
 
 
@@ -56,7 +55,7 @@ def _shown(topic: str) -> bool:
     return topic != METADATA_TOPIC
 
 
-def _asked(node: Node, request: Request, operations: int) -> list[dict[str, Any]]:
+def _requested(node: Node, request: Request, operations: int) -> list[dict[str, Any]]:
     body = request.body
     by_id = request.version >= IDS_SINCE
     names = [topic.name for topic in body.topics if topic.name is not None]
@@ -66,17 +65,17 @@ def _asked(node: Node, request: Request, operations: int) -> list[dict[str, Any]
     image = node.image
     found: list[dict[str, Any]] = []
     # Each once, as in Kafka: otherwise a small request could ask for any number of answers.
-    for asked in {(one.name, one.topic_id if by_id else None): one for one in body.topics}.values():
-        if asked.name is None or (by_id and asked.topic_id != ZERO_UUID):
-            topic = image.topic(asked.topic_id) if by_id else None
+    for entry in {(one.name, one.topic_id if by_id else None): one for one in body.topics}.values():
+        if entry.name is None or (by_id and entry.topic_id != ZERO_UUID):
+            topic = image.topic(entry.topic_id) if by_id else None
             missing = {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "name": None,
-                       "topic_id": asked.topic_id}  # fmt: skip
+                       "topic_id": entry.topic_id}  # fmt: skip
             found.append(missing if topic is None else _entry(node, topic, operations))
-        elif (topic := image.topics.get(asked.name)) is not None and _shown(asked.name):
+        elif (topic := image.topics.get(entry.name)) is not None and _shown(entry.name):
             found.append(_entry(node, topic, operations))
         else:
-            found.append({"error_code": _missing(asked.name), "name": asked.name,
-                          "is_internal": asked.name in INTERNAL_TOPICS,
+            found.append({"error_code": _missing(entry.name), "name": entry.name,
+                          "is_internal": entry.name in INTERNAL_TOPICS,
                           "topic_authorized_operations": operations})  # fmt: skip
     return found
 

@@ -153,15 +153,15 @@ class _Append:
         node, request = self._node, self._request
         while self._left:
             try:
-                name, accepted, asked = self._left[0]
-                key = name, asked.index, writer_of(asked.records)
+                name, accepted, entry = self._left[0]
+                key = name, entry.index, writer_of(entry.records)
                 verdict = self._verdicts.get(key)
-                self._done.append(_append(node, request, name, accepted, asked, limit, verdict))
+                self._done.append(_append(node, request, name, accepted, entry, limit, verdict))
             except _TooMuch:
                 node.bulk.submit(self._rest)
                 return
             self._left.popleft()
-            asked.records = None  # acks=all may wait for long
+            entry.records = None  # acks=all may wait for long
             self._verdicts.pop(key, None)  # it held for one batch
         if request.body.acks == ALL or any(one.sync_due for one in self._done):
             _Waiting(node, request, self._done).begin()
@@ -190,24 +190,24 @@ def _accepted(node: Node, topic: str | None, partition: int) -> Accepted:
 
 
 def _append(
-    node: Node, request: Request, topic: str | None, accepted: Accepted, asked: Any, limit: int,
+    node: Node, request: Request, topic: str | None, accepted: Accepted, entry: Any, limit: int,
     verdict: Verdict | None,
 ) -> _Outcome:  # fmt: skip
-    answer: dict[str, Any] = {"index": asked.index}
+    answer: dict[str, Any] = {"index": entry.index}
     found = None
     config = _DEFAULTS
-    records = asked.records or b""
+    records = entry.records or b""
     now_ms = node.clock.now_ms()
     try:
         if isinstance(accepted, KafkalogError):
             raise accepted
         assert topic is not None  # it was already accepted
-        log = node.partitions.log(topic, asked.index)
+        log = node.partitions.log(topic, entry.index)
         config = log.config
         _check(request, topic, records)
         ready = _prepared(records, config, now_ms, limit)
         append = partial(
-            node.reactor.append, topic, asked.index, ready, acks=request.body.acks, now_ms=now_ms,
+            node.reactor.append, topic, entry.index, ready, acks=request.body.acks, now_ms=now_ms,
             leader_epoch=accepted, one_batch=True,
         )  # fmt: skip
         if verdict is None:
@@ -227,7 +227,7 @@ def _append(
             answer["record_errors"] = _record_errors(records, config, now_ms)
     if verdict is not None:
         verdict.end()
-    return _Outcome(topic or "", asked.index, answer, found)
+    return _Outcome(topic or "", entry.index, answer, found)
 
 
 def _record_errors(records: bytes, config: TopicConfig, now_ms: int) -> list[dict[str, Any]]:

@@ -15,19 +15,19 @@ def describe_producers(node: Node, request: Request) -> dict[str, Any]:
 
     Each partition once: it may have 100,000, and a few bytes could ask for them repeatedly.
     """
-    asked: dict[str, dict[int, None]] = {}
+    requested: dict[str, dict[int, None]] = {}
     for topic in request.body.topics:
-        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+        requested.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     topics = [
         {"name": name, "partitions": [_producers(node, name, index) for index in indexes]}
-        for name, indexes in asked.items()
+        for name, indexes in requested.items()
     ]
     return {"topics": topics}
 
 
 def _producers(node: Node, topic: str, partition: int) -> dict[str, Any]:
     try:
-        log = node.partitions.look(topic, partition)
+        log = node.partitions.existing_log(topic, partition)
         producers = log.producers if log is not None else ()
     except Exception as problem:
         return {

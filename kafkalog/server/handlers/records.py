@@ -24,13 +24,13 @@ def delete_records(node: Node, request: Request) -> None:
     REQUEST_TIMED_OUT if they have not in time, though the records are deleted here.
     If a partition is named several times, the last offset counts, as in Kafka: each costs disk
     work."""
-    asked: dict[str, dict[int, int]] = {}
+    requested: dict[str, dict[int, int]] = {}
     for topic in request.body.topics:
         offsets = {one.partition_index: one.offset for one in topic.partitions}
-        asked.setdefault(topic.name, {}).update(offsets)
+        requested.setdefault(topic.name, {}).update(offsets)
     found: dict[TopicPartition, Deleted] = {}
     wanted: dict[TopicPartition, int] = {}
-    for name, offsets in asked.items():
+    for name, offsets in requested.items():
         for index, offset in offsets.items():
             tp = TopicPartition(name, index)
             found[tp] = Deleted(*_one(node, name, index, offset))
@@ -44,7 +44,7 @@ def delete_records(node: Node, request: Request) -> None:
                 "name": name,
                 "partitions": [_row(rows[TopicPartition(name, index)], index) for index in offsets],
             }
-            for name, offsets in asked.items()
+            for name, offsets in requested.items()
         ]
         request.answer({"topics": topics})
 
@@ -64,7 +64,7 @@ def _one(node: Node, topic: str, partition: int, offset: int) -> tuple[int, Erro
     if "delete" not in node.partitions.config(topic).cleanup_policy:
         return -1, ErrorCode.POLICY_VIOLATION
     try:
-        log = node.partitions.look(topic, partition)
+        log = node.partitions.existing_log(topic, partition)
         if log is None:  # never written: there is nothing to delete
             if offset not in (HIGH_WATERMARK, 0):
                 raise OffsetOutOfRange(f"{topic}-{partition}: found offset {offset}, wanted 0")

@@ -89,16 +89,16 @@ def txn_offset_commit(node: Node, request: Request) -> None:
         _refuse(node, request, ErrorCode.INVALID_GROUP_ID)
         return
     internal_topic(node, OFFSETS_TOPIC)
-    asked = Asked(body.transactional_id, body.producer_id, body.producer_epoch)
+    identity = Asked(body.transactional_id, body.producer_id, body.producer_epoch)
     where = offsets_partition(body.group_id, node.partitions.count(OFFSETS_TOPIC))
     if where is None:
         _refuse(node, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return
 
     joins = request.version >= JOINS_SINCE
-    broker = None if node.afar is None else node.afar.coordinator(body.transactional_id)
+    broker = None if node.peers is None else node.peers.coordinator(body.transactional_id)
     permission = Permission(
-        node.guards, [where], asked.producer_id, asked.epoch, afar=broker is not None
+        node.guards, [where], identity.producer_id, identity.epoch, remote=broker is not None
     )
 
     def allowed(_: Step | None, results: Results) -> None:
@@ -111,9 +111,9 @@ def txn_offset_commit(node: Node, request: Request) -> None:
     def event(step: Step) -> None:
         try:
             if joins:
-                node.transactions.core.join(step, asked, [where], 2, allowed)
+                node.transactions.core.join(step, identity, [where], 2, allowed)
             else:
-                allowed(step, node.transactions.core.verify(asked, [where]))
+                allowed(step, node.transactions.core.verify(identity, [where]))
         except Exception as problem:
             handler_failed(request, problem)
 
@@ -123,8 +123,8 @@ def txn_offset_commit(node: Node, request: Request) -> None:
         except Exception as problem:
             handler_failed(request, problem)
 
-    if node.afar is not None and broker is not None:
-        node.afar.allow(broker, asked, [where], joins, heard)
+    if node.peers is not None and broker is not None:
+        node.peers.allow(broker, identity, [where], joins, heard)
     elif not node.transactions.ask(event, request.size, here=True):
         _refuse(node, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
@@ -161,7 +161,7 @@ def _refuse(
 ) -> None:
     """Every partition gets this error; a missing one gets its own."""
 
-    def told(name: str | None, one: Any) -> dict[str, Any]:
+    def row(name: str | None, one: Any) -> dict[str, Any]:
         known = name is not None
         gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.UNKNOWN_TOPIC_ID
         code = error if _is_there(node, name, one) else gone
@@ -169,7 +169,7 @@ def _refuse(
 
     topics = [
         {"name": topic.name, "topic_id": topic.topic_id,
-         "partitions": [told(name, one) for one in topic.partitions]}
+         "partitions": [row(name, one) for one in topic.partitions]}
         for topic, name in _named(node, request)
     ]  # fmt: skip
     request.answer({"topics": topics})
@@ -203,7 +203,7 @@ class _Marking:
     def __init__(self, node: Node, request: Request) -> None:
         self._node = node
         self._request = request
-        self._asked = [
+        self._markers = [
             (number, TopicPartition(topic.name, index))
             for number, marker in enumerate(request.body.markers)
             for topic in marker.topics
@@ -214,7 +214,7 @@ class _Marking:
         self._left = 0
 
     def begin(self) -> None:
-        wanted = dict.fromkeys(self._asked)
+        wanted = dict.fromkeys(self._markers)
         self._left = len(wanted)
         if not wanted:
             self._answer()

@@ -146,15 +146,16 @@ def allow(
     if not writes:
         then(verdicts)
         return
-    asking = _Asking(node, request, writes, then, at_once)
-    broker = None if node.afar is None else node.afar.coordinator(request.body.transactional_id)
+    questions = _Questions(node, request, writes, then, at_once)
+    name = request.body.transactional_id
+    broker = None if node.peers is None else node.peers.coordinator(name)
     if broker is not None:
-        asking.afar(broker)
-    elif not node.transactions.ask(asking.here, request.size, here=True):
-        asking.nobody()
+        questions.elsewhere(broker)
+    elif not node.transactions.ask(questions.here, request.size, here=True):
+        questions.nobody()
 
 
-class _Asking:
+class _Questions:
     """The questions of one request, one for each producer."""
 
     def __init__(
@@ -168,42 +169,42 @@ class _Asking:
         self._verdicts: Verdicts = {}
         self._left = len(writes)
 
-    def _asked(self, one: Writes) -> Asked:
+    def _identity(self, one: Writes) -> Asked:
         return Asked(self._request.body.transactional_id, one.producer_id, one.epoch)
 
-    def _permission(self, one: Writes, *, afar: bool) -> Permission:
+    def _permission(self, one: Writes, *, remote: bool) -> Permission:
         guards = self._node.guards
-        return Permission(guards, one.partitions, one.producer_id, one.epoch, afar=afar)
+        return Permission(guards, one.partitions, one.producer_id, one.epoch, remote=remote)
 
     def here(self, step: Step) -> None:
         """Ask the coordinator of this node, in its step."""
         core = self._node.transactions.core
         try:
             for one in self._writes:
-                asked = self._asked(one)
-                told = partial(self._answered, one, self._permission(one, afar=False))
+                identity = self._identity(one)
+                answered = partial(self._answered, one, self._permission(one, remote=False))
                 if self._joins:
-                    core.join(step, asked, one.partitions, 2, told)
+                    core.join(step, identity, one.partitions, 2, answered)
                 else:
-                    told(step, core.verify(asked, one.partitions))
+                    answered(step, core.verify(identity, one.partitions))
         except Exception as problem:
             for verdict in self._verdicts.values():
                 verdict.end()
             handler_failed(self._request, problem)
 
-    def afar(self, broker: int) -> None:
+    def elsewhere(self, broker: int) -> None:
         """Ask a coordinator on another node."""
         node = self._node
-        assert node.afar is not None
+        assert node.peers is not None
         for one in self._writes:
-            told = partial(self._answered, one, self._permission(one, afar=True), None)
-            node.afar.allow(broker, self._asked(one), one.partitions, self._joins, told)
+            answered = partial(self._answered, one, self._permission(one, remote=True), None)
+            node.peers.allow(broker, self._identity(one), one.partitions, self._joins, answered)
 
     def nobody(self) -> None:
         """There is no coordinator to ask."""
         for one in self._writes:
             gone = dict.fromkeys(one.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            self._answered(one, self._permission(one, afar=False), None, gone)
+            self._answered(one, self._permission(one, remote=False), None, gone)
 
     def _answered(
         self, one: Writes, permission: Permission, step: Step | None, results: Results
@@ -222,7 +223,7 @@ class _Asking:
             # Once the step's decision is written.
             step.answer(lambda _: self._then(self._verdicts))
         else:
-            node.begun.submit(partial(self._then, self._verdicts))
+            node.continuations.submit(partial(self._then, self._verdicts))
 
 
 def _as_producer(error: ErrorCode, version: int) -> ErrorCode:

@@ -16,14 +16,14 @@ from kafkalog.client.link.transport import Address, Client, Options
 from kafkalog.server.network.listeners import INSIDE, INSIDE_PLACE
 from kafkalog.server.network.reactor import Reactor
 
-__all__ = ["Inside"]
+__all__ = ["InProcessTransport"]
 
 _logger = logging.getLogger(__name__)
 BUFFER_BYTES = 1 << 20
 """Buffer of each socket: a request of usual size is sent in one piece."""
 
 
-class Inside:
+class InProcessTransport:
     """Connects clients to a broker of this process.  Safe to use from many threads."""
 
     def __init__(self, reactor: Reactor, name: str) -> None:

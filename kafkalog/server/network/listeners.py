@@ -148,13 +148,13 @@ def _protocols(config: ServerConfig) -> dict[str, str]:
 
 def _check_advertised(config: ServerConfig, names: set[str]) -> None:
     for text in config.advertised_listeners:
-        told = parse_listener(text, "advertised.listeners")
-        if told.name not in names:
+        advertised = parse_listener(text, "advertised.listeners")
+        if advertised.name not in names:
             raise InvalidSetting(
-                f"advertised.listeners: {told.name} is no listener; there are "
+                f"advertised.listeners: {advertised.name} is no listener; there are "
                 f"{', '.join(sorted(names))}"
             )
-        if told.host in ("0.0.0.0", "::", "") and not told.host.startswith(_UNIX):
+        if advertised.host in ("0.0.0.0", "::", "") and not advertised.host.startswith(_UNIX):
             raise InvalidSetting(
                 f"advertised.listeners: found {text!r}, wanted an address that clients can reach"
             )
@@ -168,13 +168,13 @@ def plan(
     `bound`: the ports that the listeners bound, by name.  `this_host`: the host for listeners on
     all addresses without an advertised one; None: own_host().
     """
-    told = {
+    advertised = {
         one.name: one
         for one in (parse_listener(t, "advertised.listeners") for t in config.advertised_listeners)
     }
     found = []
     for listener in planned(config):
-        one = told.get(listener.name, listener)
+        one = advertised.get(listener.name, listener)
         host = one.host
         if host in ("", "0.0.0.0", "::"):
             host = this_host = this_host or own_host()

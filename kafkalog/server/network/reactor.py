@@ -14,7 +14,7 @@ from kafkalog._native import check, ffi, lib
 from kafkalog.config.server import ServerConfig
 from kafkalog.errors import ArgumentError
 from kafkalog.replication.followers import CaughtUp, Follower, FollowerState
-from kafkalog.server.network.taken import Taken
+from kafkalog.server.network.raw_request import RawRequest
 
 if TYPE_CHECKING:
     from kafkalog.log.handle import Handle
@@ -256,7 +256,7 @@ class Reactor:
 
     # ---- requests ------------------------------------------------------------------------------
 
-    def take(self, timeout_ms: int) -> Taken | None:
+    def take(self, timeout_ms: int) -> RawRequest | None:
         """The next request, those of the control listener first; None if none came in time,
         or none will come.
         """
@@ -266,7 +266,7 @@ class Reactor:
             self._stopped |= status == lib.KL_E_CLOSED
             return None
         check(status)
-        return Taken(self, info)
+        return RawRequest(self, info)
 
     def answer(
         self, request_id: int, body: bytes | bytearray | memoryview, header_version: int
@@ -368,9 +368,9 @@ class Reactor:
             rows.append((names[topic], log.c, number, len(followers), len(those), 0, at))
             those += followers
             self._logs[topic, number] = log
-        asked = ffi.new("kl_role_change[]", rows)
-        lib.kl_server_change_roles(self._c, asked, len(rows), _c_followers(those))
-        return [one.status == lib.KL_OK for one in asked]
+        outcomes = ffi.new("kl_role_change[]", rows)
+        lib.kl_server_change_roles(self._c, outcomes, len(rows), _c_followers(those))
+        return [one.status == lib.KL_OK for one in outcomes]
 
     def put_empty(self, topic: str, partition: int, **role: Any) -> None:
         """Serve reads of a partition that was never written: it begins and ends at 0.

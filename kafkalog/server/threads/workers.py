@@ -12,9 +12,9 @@ from kafkalog.server.request import Request
 from kafkalog.wire import apis
 
 if TYPE_CHECKING:
+    from kafkalog.server.network.raw_request import RawRequest
     from kafkalog.server.network.reactor import Reactor
-    from kafkalog.server.network.taken import Taken
-    from kafkalog.server.threads.bulk import Bulk
+    from kafkalog.server.threads.serial_executor import SerialExecutor
 
 __all__ = ["Workers"]
 
@@ -37,7 +37,11 @@ class Workers:
     """
 
     def __init__(
-        self, reactor: "Reactor", route: Callable[[Request], None], name: str, bulk: "Bulk"
+        self,
+        reactor: "Reactor",
+        route: Callable[[Request], None],
+        name: str,
+        bulk: "SerialExecutor",
     ) -> None:
         """`route` answers a request; if it raises, that request's connection is closed."""
         self._reactor = reactor
@@ -70,18 +74,18 @@ class Workers:
 
     def _loop(self, index: int) -> None:
         while not self._reactor.stopped and index < self._wanted:
-            taken = self._reactor.take(TAKE_MS)
-            if taken is None:
+            raw = self._reactor.take(TAKE_MS)
+            if raw is None:
                 continue
-            small = LARGE_PRODUCE_BYTES if taken.api_key == apis.PRODUCE.key else LARGE_BYTES
-            if taken.body_bytes > small:
-                self._bulk.submit(partial(self._large, taken))
+            small = LARGE_PRODUCE_BYTES if raw.api_key == apis.PRODUCE.key else LARGE_BYTES
+            if raw.body_bytes > small:
+                self._bulk.submit(partial(self._large, raw))
             else:
-                self._one(Request(self._reactor, taken))
+                self._one(Request(self._reactor, raw))
 
-    def _large(self, taken: "Taken") -> None:
+    def _large(self, raw: "RawRequest") -> None:
         if not self._reactor.stopped:
-            self._one(Request(self._reactor, taken))
+            self._one(Request(self._reactor, raw))
 
     def _one(self, request: Request) -> None:
         try:

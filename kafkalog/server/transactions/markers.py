@@ -15,8 +15,8 @@ from kafkalog.server.appends import Appends
 from kafkalog.server.failures import known_code
 from kafkalog.server.journal import OFFSETS_TOPIC
 from kafkalog.server.partitions import Partitions
-from kafkalog.server.threads.bulk import Bulk
-from kafkalog.server.transactions.remote import Afar
+from kafkalog.server.threads.serial_executor import SerialExecutor
+from kafkalog.server.transactions.inter_broker_client import InterBrokerClient
 from kafkalog.server.transactions.write_guards import Guards
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -26,7 +26,7 @@ __all__ = ["Markers"]
 OPENERS = 4
 """Logs that are opened at the same time: each may need recovery, whose time grows with its
 unflushed bytes."""
-ASKED_MAX = 100_000
+CLIENT_MARKERS_MAX = 100_000
 """Markers of clients' requests that wait, about 70 MB; any beyond are to be sent again.  Those of
 the coordinator are bounded by the transactions that it keeps."""
 FAILING_MAX = 1_000
@@ -48,20 +48,20 @@ class Markers:
         groups: Coordinator[GroupCore],
         guards: Guards,
         name: str,
-        afar: Afar | None = None,
+        others: InterBrokerClient | None = None,
     ) -> None:
-        """`afar`: in a cluster, how leaders on other nodes are asked."""
-        self._afar = afar
+        """`others`: in a cluster, the requests to leaders on other nodes."""
+        self._others = others
         self._partitions = partitions
         self._appends = appends
         self._groups = groups
         self._guards = guards
-        self._thread = Bulk(f"{name} markers")
+        self._thread = SerialExecutor(f"{name} markers")
         self._openers = ThreadPoolExecutor(OPENERS, f"{name} markers")
         self._lock = threading.Lock()  # guards what follows
         self._queued = 0
         """What the thread has still to do."""
-        self._asked = 0
+        self._client_markers = 0
         """Markers of clients' requests that have no outcome."""
         self._behind: dict[TopicPartition, deque[Write]] = {}
         """Markers for logs that are being opened."""
@@ -76,9 +76,11 @@ class Markers:
 
         `at_once`: append it in the calling thread if it need not wait for anything.
         """
-        elsewhere = None if self._afar is None else self._afar.leader(where)
-        if self._afar is not None and elsewhere is not None:
-            self._afar.end(elsewhere, where, producer, partial(self._heard, where, elsewhere, done))
+        elsewhere = None if self._others is None else self._others.leader(where)
+        if self._others is not None and elsewhere is not None:
+            self._others.end(
+                elsewhere, where, producer, partial(self._heard, where, elsewhere, done)
+            )
             return
         if where.topic == OFFSETS_TOPIC:
             write = partial(self._to_groups, where, producer, done)
@@ -96,18 +98,18 @@ class Markers:
         self._thread.submit(partial(self._next, where, write))
 
     def write_for_client(self, where: TopicPartition, producer: Producer, done: Done) -> None:
-        """As `write`, for a client's request; NOT_LEADER_OR_FOLLOWER if ASKED_MAX wait."""
+        """As `write`, for a client's request; NOT_LEADER_OR_FOLLOWER if CLIENT_MARKERS_MAX wait."""
 
-        def told(error: ErrorCode) -> None:
+        def ended(error: ErrorCode) -> None:
             with self._lock:
-                self._asked -= 1
+                self._client_markers -= 1
             done(error)
 
         with self._lock:
-            room = self._asked < ASKED_MAX
-            self._asked += room
+            room = self._client_markers < CLIENT_MARKERS_MAX
+            self._client_markers += room
         if room:
-            self.write(where, producer, told)
+            self.write(where, producer, ended)
         else:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -159,12 +161,12 @@ class Markers:
             done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # deleted: asked for it, ours would refuse
             return True
 
-        def told(error: ErrorCode) -> None:
+        def ended(error: ErrorCode) -> None:
             gone = error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             done(ErrorCode.NOT_COORDINATOR if gone and self._partitions.has(*where) else error)
 
         end = partial(self._groups.core.end_transaction, where.partition, producer)
-        self._groups.post(lambda step: end(self._guarded(where, producer), told, step))
+        self._groups.post(lambda step: end(self._guarded(where, producer), ended, step))
         return True  # there is nothing to wait for here, whatever `wait` says
 
     def _open(self, where: TopicPartition) -> None:
@@ -205,7 +207,7 @@ class Markers:
         self._log(where, error, f"broker {broker}", error.name)
         done(error)
 
-    def _log(self, where: TopicPartition, error: ErrorCode, met: str, told: object) -> None:
+    def _log(self, where: TopicPartition, error: ErrorCode, met: str, why: object) -> None:
         """Log a partition's failures when they begin, change and end."""
         now = None if error is ErrorCode.NONE else (met, error)
         with self._lock:
@@ -217,7 +219,7 @@ class Markers:
         if now is None and before is not None:
             _logger.info("%s-%d: transactions can be ended again", *where)
         elif now is not None and now != before and error not in _USUAL:
-            _logger.error("%s-%d: a transaction is not ended yet: %s: %s", *where, met, told)
+            _logger.error("%s-%d: a transaction is not ended yet: %s: %s", *where, met, why)
 
     def _code(self, where: TopicPartition, problem: Exception) -> ErrorCode:
         gone = isinstance(problem, (Closed, NotFound, UnknownTopicOrPartition))

@@ -20,19 +20,19 @@ class Permission:
 
     def __init__(
         self, guards: Guards, partitions: Collection[TopicPartition], producer_id: int, epoch: int,
-        *, afar: bool,
+        *, remote: bool,
     ) -> None:  # fmt: skip
         """Make it before the question is sent.
 
-        `afar`: the coordinator is on another node, so that its marker may overtake its answer, and
-        the guards begin now.  Otherwise they begin in the step that allows the write: no marker of
-        the transaction was sent yet, and all those of the transaction before are written.
+        `remote`: the coordinator is on another node, so that its marker may overtake its answer,
+        and the guards begin now.  Otherwise they begin in the step that allows the write: no marker
+        of the transaction was sent yet, and all those of the transaction before are written.
         """
         self.partitions = tuple(dict.fromkeys(partitions))  # a request may name one twice
         self._guards = guards
         self._producer = producer_id, epoch
         self._begun: dict[TopicPartition, Guard] = {}
-        if afar:
+        if remote:
             for where in self.partitions:
                 self._begun[where] = guards.begin(where, producer_id, epoch)
 

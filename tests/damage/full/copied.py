@@ -7,7 +7,7 @@ from pathlib import Path
 from kafkalog.directory.manager import Manager
 from kafkalog.inspect.verify.files import verify
 from kafkalog.log.log import Log, handle_of
-from kafkalog.replication.copies import Copy, sync_before_leading
+from kafkalog.replication.follower_log import FollowerLog, sync_before_leading
 from kafkalog.replication.following import Append, Cut, EpochEnd, Restart
 from tests.damage.full.lives import Step, value_of
 from tests.support import batches
@@ -49,9 +49,9 @@ class CopyLife:
         ]  # fmt: skip
 
     @property
-    def copy(self) -> Copy:
+    def copy(self) -> FollowerLog:
         assert self._log is not None
-        return Copy(self._log)
+        return FollowerLog(self._log)
 
     def open(self) -> None:
         if self._manager is None:

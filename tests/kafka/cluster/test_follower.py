@@ -15,8 +15,8 @@ import kafkalog
 from kafkalog import errors
 from kafkalog.client.link.transport import parse_servers
 from kafkalog.log.log import Log
-from kafkalog.replication.copies import Copy
 from kafkalog.replication.fetcher import Fetcher, Follow, Replica
+from kafkalog.replication.follower_log import FollowerLog
 from kafkalog.replication.options import FetcherOptions
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
@@ -176,7 +176,7 @@ class Following:
             self.logs[topic] = open_copy(self.home / f"{topic}-0", named)
         log = self.logs[topic]
         epoch = self.kafka.epoch(topic) if epoch is None else epoch
-        command = Follow(self.kafka.topic_id(topic), epoch, Copy(log))
+        command = Follow(self.kafka.topic_id(topic), epoch, FollowerLog(log))
         self.fetcher.follow({TopicPartition(topic, 0): command})
         return log
 

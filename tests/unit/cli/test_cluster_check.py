@@ -49,7 +49,7 @@ def test_replicas_compacted_at_different_times(
         producer.send("t", b"last", b"other", partition=0).result()
     assert checked(cluster, "t", capsys)["compacted"] == 0
     for node, rounds in ((2, 1), (3, 2)):
-        log = node_of(cluster.nodes[node].broker).partitions.look("t", 0)
+        log = node_of(cluster.nodes[node].broker).partitions.existing_log("t", 0)
         assert log is not None
         cluster.wait_until(lambda log=log: log.high_watermark == log.end_offset, "all is committed")
         log.roll()
@@ -71,7 +71,7 @@ def test_replicas_that_begin_at_different_offsets(
     with kafkalog.Producer(where) as producer:
         for number in range(3):
             producer.send("u", b"%d" % number, partition=0).result()
-    log = node_of(cluster.nodes[3].broker).partitions.look("u", 0)
+    log = node_of(cluster.nodes[3].broker).partitions.existing_log("u", 0)
     assert log is not None
     cluster.wait_until(lambda: log.high_watermark == log.end_offset, "all is committed")
     log.delete_before(1)

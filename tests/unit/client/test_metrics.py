@@ -108,7 +108,7 @@ def test_what_was_read(shared: TestBroker) -> None:
         now = reader.metrics()
         assert now["records-consumed-total"] == 10
         assert now["assigned-partitions"] == 2 and now["records-lag-max"] == 0
-        logs = [shared.broker._node.partitions.look("t", number) for number in (0, 1)]
+        logs = [shared.broker._node.partitions.existing_log("t", number) for number in (0, 1)]
         stored = sum(log.size_bytes for log in logs if log is not None)
         assert now["bytes-consumed-total"] == stored
         assert stored / now["fetch-total"] == now["fetch-size-avg"] <= now["fetch-size-max"]

@@ -121,7 +121,7 @@ def test_batches_and_interceptors(shared: TestBroker, topic: str) -> None:
         shared.bootstrap_servers, value_serializer=to_string, interceptors=looks
     ) as producer:
         producer.send(topic, "one").result(LIMIT_S)  # type: ignore[arg-type]
-        log = shared.broker._node.partitions.look(topic, 0)
+        log = shared.broker._node.partitions.existing_log(topic, 0)
         assert log is not None
         producer.send_batches(topic, log.read_batches(0, 1 << 20))
     with consumer(shared, topic, value_deserializer=from_string, interceptors=looks) as reader:

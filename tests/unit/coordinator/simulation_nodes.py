@@ -32,8 +32,8 @@ from kafkalog.coordinator.transactions.core import Results, TransactionCore
 from kafkalog.coordinator.transactions.requests import Asked
 from kafkalog.coordinator.transactions.shard import Marker, Outside
 from kafkalog.coordinator.transactions.transaction import State
+from kafkalog.server.transactions.inter_broker_client import question, results_of
 from kafkalog.server.transactions.permission import Permission
-from kafkalog.server.transactions.remote import question, results_of
 from kafkalog.server.transactions.write_guards import Guard, Guards
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
@@ -352,7 +352,9 @@ class _Write:
             return
         asked, joins = Asked(self.producer.name, *self.identity), self.producer.version == 2
         life, home = node.coordinator
-        self.permission = Permission(node.guards, [where], *self.identity, afar=home != node.number)
+        self.permission = Permission(
+            node.guards, [where], *self.identity, remote=home != node.number
+        )
         if home == node.number:
             self._ask_here(asked, joins)
             return

@@ -50,8 +50,8 @@ def begins_guards_late(patch: Patch) -> None:
     """The guard begins only when the answer arrives."""
     made = Permission.__init__
 
-    def late(self: Permission, *args: Any, afar: bool) -> None:
-        made(self, *args, afar=False)
+    def late(self: Permission, *args: Any, remote: bool) -> None:
+        made(self, *args, remote=False)
 
     patch.setattr(Permission, "__init__", late)
 

@@ -11,8 +11,8 @@ import pytest
 import kafkalog
 from kafkalog import errors
 from kafkalog.client.link.transport import Address, Options, Tcp, parse_servers
-from kafkalog.replication.copies import Copy
 from kafkalog.replication.fetcher import Fetcher, Follow, Replica
+from kafkalog.replication.follower_log import FollowerLog
 from kafkalog.replication.followers import Follower
 from kafkalog.replication.following import Action, EpochEnd
 from kafkalog.replication.options import FetcherOptions
@@ -49,7 +49,7 @@ class FailsOnce(Tcp):
         return super().connect(address, options)
 
 
-class CopyFailsOnce(Copy):
+class CopyFailsOnce(FollowerLog):
     """A replica that cannot handle its first answer."""
 
     failed = False
@@ -68,7 +68,7 @@ def test_what_nobody_thought_of_does_not_end_it(
     (place,) = parse_servers(leader.bootstrap_servers)
     topic = leader._node.image.topics["t"]
     way = FailsOnce([place]) if what == "the way" else Tcp([place])
-    kind = CopyFailsOnce if what == "the copy" else Copy
+    kind = CopyFailsOnce if what == "the copy" else FollowerLog
     with open_copy(tmp_path / "copy" / "t-0") as log:
         fetcher = Fetcher(Replica(2), place, lambda *_: None, QUICK, transport=way)
         try:
@@ -99,7 +99,7 @@ def test_a_new_partition_does_not_wait_for_records_of_others(
         reactor.set_followers("u", 0, [Follower(2, False, False)])
 
     def command(name: str, log: kafkalog.Log) -> Follow:
-        return Follow(topics[name].id, topics[name].partitions[0].leader_epoch, Copy(log))
+        return Follow(topics[name].id, topics[name].partitions[0].leader_epoch, FollowerLog(log))
 
     told: list[TopicPartition] = []
     with open_copy(tmp_path / "t" / "t-0") as t, open_copy(tmp_path / "u" / "u-0") as u:

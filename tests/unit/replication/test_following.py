@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafkalog.log.log import Log, handle_of
-from kafkalog.replication.copies import Copy
+from kafkalog.replication.follower_log import FollowerLog
 from kafkalog.replication.following import (
     BEYOND_US,
     NOTHING_KNOWN,
@@ -111,7 +111,7 @@ class Node:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.copy = Copy(open_copy(folder, {"segment.bytes": 1024}))
+        self.copy = FollowerLog(open_copy(folder, {"segment.bytes": 1024}))
         self.fetched: dict[Node, int] = {}
         """By follower: the offset below which it has all records of this leader's epoch."""
         self.parted = True

@@ -12,8 +12,8 @@ import kafkalog
 from kafkalog.client.link.transport import parse_servers
 from kafkalog.config.topic import TopicConfig
 from kafkalog.log.log import Log, handle_of
-from kafkalog.replication.copies import Copy
 from kafkalog.replication.fetcher import Fetcher, Follow, Replica
+from kafkalog.replication.follower_log import FollowerLog
 from kafkalog.replication.followers import Follower
 from kafkalog.replication.options import FetcherOptions
 from kafkalog.types import TopicPartition
@@ -50,7 +50,7 @@ class Leader:
         (place,) = parse_servers(self.broker.bootstrap_servers)
         fetcher = Fetcher(Replica(2), place, lambda *_: None, QUICK)
         epoch = self.topic.partitions[0].leader_epoch
-        fetcher.follow({TP: Follow(self.topic.id, epoch, Copy(log))})
+        fetcher.follow({TP: Follow(self.topic.id, epoch, FollowerLog(log))})
         return fetcher
 
 

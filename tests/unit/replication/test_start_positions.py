@@ -13,8 +13,8 @@ import kafkalog
 from kafkalog.client.link.transport import parse_servers
 from kafkalog.log.log import Log, handle_of
 from kafkalog.log.removal import truncate_fully
-from kafkalog.replication.copies import Copy
 from kafkalog.replication.fetcher import Fetcher, Follow, Replica
+from kafkalog.replication.follower_log import FollowerLog
 from kafkalog.replication.followers import Follower
 from kafkalog.replication.options import FetcherOptions
 from kafkalog.types import TopicPartition
@@ -74,7 +74,7 @@ class Leader:
         with open_copy(self.copy) as log:
             fetcher = Fetcher(Replica(2), place, lambda _, why: self.told.append(why), OPTIONS)
             try:
-                command = Follow(topic_id or self.topic_id, EPOCH, Copy(log))
+                command = Follow(topic_id or self.topic_id, EPOCH, FollowerLog(log))
                 fetcher.follow({TP: command})
                 then(log)
             finally:

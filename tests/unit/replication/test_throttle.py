@@ -11,8 +11,8 @@ import pytest
 import kafkalog
 from kafkalog.client.link.transport import parse_servers
 from kafkalog.errors import ArgumentError
-from kafkalog.replication.copies import Copy
 from kafkalog.replication.fetcher import Fetcher, Follow, Replica
+from kafkalog.replication.follower_log import FollowerLog
 from kafkalog.replication.followers import Follower
 from kafkalog.replication.options import FetcherOptions
 from kafkalog.replication.throttle import ALL, NONE, Quota, Throttle, throttled
@@ -151,9 +151,9 @@ def test_a_copy_that_is_behind_stays_so_until_the_throttle_is_lifted(
         other = Fetcher(Replica(2), place, lambda *what: told.append(what), free)
         try:
             epoch = topic.partitions[0].leader_epoch
-            held.follow({TopicPartition("t", 0): Follow(topic.id, epoch, Copy(slow))})
+            held.follow({TopicPartition("t", 0): Follow(topic.id, epoch, FollowerLog(slow))})
             wait_for(lambda: slow.end_offset == 1, "the first piece is there")
-            other.follow({TopicPartition("t", 0): Follow(topic.id, epoch, Copy(quick))})
+            other.follow({TopicPartition("t", 0): Follow(topic.id, epoch, FollowerLog(quick))})
             wait_for(lambda: quick.end_offset == 3, "the other has all")
             assert slow.end_offset == 1
             throttle.quota.set_rate()

@@ -50,7 +50,7 @@ def test_so_many_markers_of_clients_wait(
     broker: Broker, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Any beyond that are to be sent again."""
-    monkeypatch.setattr(markers, "ASKED_MAX", 3, raising=False)
+    monkeypatch.setattr(markers, "CLIENT_MARKERS_MAX", 3, raising=False)
     raw.create("marked", 1)
     assert mark(raw, "marked", 0) == [OK]
     guards = broker._node.guards
@@ -63,7 +63,7 @@ def test_so_many_markers_of_clients_wait(
     asking = threading.Thread(target=ask)
     with guards.writing(held):  # until then no marker is written
         asking.start()
-        wait_for(lambda: broker._node.markers._asked == 3, "three wait")
+        wait_for(lambda: broker._node.markers._client_markers == 3, "three wait")
     asking.join(LIMIT_S)
     guards.end(held)
     assert Counter(found) == {OK: 3, ErrorCode.NOT_LEADER_OR_FOLLOWER: 5}

@@ -11,7 +11,7 @@ import pytest
 
 from kafkalog.coordinator.step import Producer
 from kafkalog.coordinator.transactions.requests import Asked
-from kafkalog.server.transactions.remote import ON_THEIR_WAY, Afar
+from kafkalog.server.transactions.inter_broker_client import IN_FLIGHT_MAX, InterBrokerClient
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -25,13 +25,13 @@ Told = queue.SimpleQueue[Any]
 
 
 @contextmanager
-def asking(**others: Peer) -> Iterator[Afar]:
+def asking(**others: Peer) -> Iterator[InterBrokerClient]:
     with joined({int(name[1:]): peer for name, peer in others.items()}) as member:
-        afar = Afar(member, "test")
-        yield afar
+        client = InterBrokerClient(member, "test")
+        yield client
         for peer in others.values():
             peer.__exit__()  # the end waits for a silent peer
-        afar.stop()
+        client.stop()
 
 
 def marked(request: Any, version: int) -> Any:
@@ -60,9 +60,9 @@ def test_a_node_that_is_silent_holds_up_no_other() -> None:
     silent.on(apis.ADD_PARTITIONS_TO_TXN, STALL)
     answers.on(apis.WRITE_TXN_MARKERS, marked)
     found: Told = queue.SimpleQueue()
-    with asking(_7=silent, _8=answers) as afar:
-        afar.allow(7, Asked("id", 1, 0), [TP], True, lambda results: found.put(("7", results)))
-        afar.end(8, TP, Producer(1, 0, True, 0), lambda error: found.put(("8", error)))
+    with asking(_7=silent, _8=answers) as client:
+        client.allow(7, Asked("id", 1, 0), [TP], True, lambda results: found.put(("7", results)))
+        client.end(8, TP, Producer(1, 0, True, 0), lambda error: found.put(("8", error)))
         assert found.get(timeout=LIMIT_S) == ("8", ErrorCode.NONE)
         assert found.empty()
     assert found.get(timeout=LIMIT_S) == ("7", {TP: ErrorCode.COORDINATOR_NOT_AVAILABLE})
@@ -70,12 +70,12 @@ def test_a_node_that_is_silent_holds_up_no_other() -> None:
 
 def test_all_get_their_answers_in_order() -> None:
     """More requests than may be in flight."""
-    peer, count = Peer(), 3 * ON_THEIR_WAY
+    peer, count = Peer(), 3 * IN_FLIGHT_MAX
     peer.on(apis.WRITE_TXN_MARKERS, marked)
     found: Told = queue.SimpleQueue()
-    with asking(_7=peer) as afar:
+    with asking(_7=peer) as client:
         for number in range(count):
-            afar.end(7, TP, Producer(number, 0, True, 0), lambda error, n=number: found.put(n))
+            client.end(7, TP, Producer(number, 0, True, 0), lambda error, n=number: found.put(n))
         assert [found.get(timeout=LIMIT_S) for _ in range(count)] == list(range(count))
     assert [one.markers[0].producer_id for one in peer.sent(apis.WRITE_TXN_MARKERS)] == [
         *range(count)
@@ -87,9 +87,9 @@ def test_who_hangs_up_is_told_of_each() -> None:
     peer = Peer()
     peer.on(apis.WRITE_TXN_MARKERS, CLOSE, marked)
     found: Told = queue.SimpleQueue()
-    with asking(_7=peer) as afar:
+    with asking(_7=peer) as client:
         for _ in range(2):
-            afar.end(7, TP, Producer(1, 0, True, 0), found.put)
+            client.end(7, TP, Producer(1, 0, True, 0), found.put)
             error = found.get(timeout=LIMIT_S)
             if error is ErrorCode.NONE:
                 break
@@ -103,19 +103,19 @@ def test_no_more_than_that_wait_for_a_node_that_is_silent(
     monkeypatch: pytest.MonkeyPatch, bound: str, value: int
 ) -> None:
     """Each names a topic of one byte."""
-    monkeypatch.setattr(f"kafkalog.server.transactions.remote.{bound}", value)
+    monkeypatch.setattr(f"kafkalog.server.transactions.inter_broker_client.{bound}", value)
     silent = Peer()
     silent.on(apis.WRITE_TXN_MARKERS, STALL)
     found: Told = queue.SimpleQueue()
 
-    def end(afar: Afar, number: int) -> None:
-        afar.end(7, TP, Producer(number, 0, True, 0), lambda error: found.put((number, error)))
+    def end(client: InterBrokerClient, number: int) -> None:
+        client.end(7, TP, Producer(number, 0, True, 0), lambda error: found.put((number, error)))
 
-    with asking(_7=silent) as afar:
-        end(afar, 0)
+    with asking(_7=silent) as client:
+        end(client, 0)
         wait_for(lambda: silent.count(apis.WRITE_TXN_MARKERS), "one is in flight")
         for number in (1, 2, 3):
-            end(afar, number)
+            end(client, number)
         assert found.get(timeout=LIMIT_S) == (3, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         assert found.empty()
 
@@ -134,15 +134,15 @@ def test_each_marker_has_its_outcome(number: int | None, error: ErrorCode) -> No
     topics = [{"name": "t", "partitions": [row]}]
     peer, found = Peer(), queue.SimpleQueue[Any]()
     peer.on(apis.WRITE_TXN_MARKERS, lambda *_: {"markers": [{"producer_id": 1, "topics": topics}]})
-    with asking(_7=peer) as afar:
-        afar.end(7, TP, Producer(1, 0, True, 0), found.put)
+    with asking(_7=peer) as client:
+        client.end(7, TP, Producer(1, 0, True, 0), found.put)
         assert found.get(timeout=LIMIT_S) is error
 
 
 def test_after_the_end_nobody_is_asked() -> None:
     peer = Peer()
     found: Told = queue.SimpleQueue()
-    with asking(_7=peer) as afar:
+    with asking(_7=peer) as client:
         pass
-    afar.end(7, TP, Producer(1, 0, True, 0), found.put)
+    client.end(7, TP, Producer(1, 0, True, 0), found.put)
     assert found.get(timeout=LIMIT_S) is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -19,8 +19,8 @@ from kafkalog.log.log import handle_of
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.server.dispatch import Dispatch
 from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kafkalog.server.transactions.inter_broker_client import InterBrokerClient
 from kafkalog.server.transactions.markers import Markers
-from kafkalog.server.transactions.remote import Afar
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -89,12 +89,12 @@ def coordinator(broker: Broker) -> Iterator[Coordinator]:
     peer = Coordinator()
     with joined({7: peer}) as member:
         led_by(member, {7: peer}, TRANSACTIONS_TOPIC, 7)
-        afar = Afar(member, "test")
-        broker._faults._reroute(Dispatch(node_of(broker)._replace(afar=afar)))
+        client = InterBrokerClient(member, "test")
+        broker._faults._reroute(Dispatch(node_of(broker)._replace(peers=client)))
         yield peer
         peer.let.set()
         peer.__exit__()
-        afar.stop()
+        client.stop()
         assert not node_of(broker).guards.any(), "a guard is left"
 
 
@@ -350,16 +350,16 @@ def test_errors_of_another_leader_are_logged_as_they_change(
     with joined({7: peer}) as member, Raw(broker.bootstrap_servers) as raw:
         raw.create("t", 1)
         led_by(member, {7: peer}, "t", 7)
-        afar = Afar(member, "test")
+        client = InterBrokerClient(member, "test")
         appends = node.markers._appends
-        markers = Markers(node.partitions, appends, node.coordinator, node.guards, "test", afar)
+        markers = Markers(node.partitions, appends, node.coordinator, node.guards, "test", client)
         found = queue.SimpleQueue[ErrorCode]()
         with caplog.at_level("INFO", "kafkalog.server.transactions.markers"):
             for code in codes:
                 markers.write(TopicPartition("t", 0), Producer(1, 0, True), found.put)
                 assert found.get(timeout=LIMIT_S) is code
         peer.__exit__()
-        afar.stop()
+        client.stop()
         markers.stop()
     assert caplog.messages == [
         "t-0: a transaction is not ended yet: broker 7: KAFKA_STORAGE_ERROR",

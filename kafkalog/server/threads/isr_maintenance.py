@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafkalog.server.network.reactor import Reactor
     from kafkalog.server.replica_manager import ReplicaManager
 
-__all__ = ["InSync"]
+__all__ = ["IsrMaintenance"]
 
 _logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ ASKED_AT_ONCE = 1000
 """Partitions in one request to the controller."""
 
 
-class InSync:
+class IsrMaintenance:
     """Two threads of a broker."""
 
     def __init__(
@@ -167,8 +167,8 @@ class InSync:
                 if tp in due:
                     self._take(tp, due[tp], row)
 
-    def _take(self, tp: TopicPartition, asked: Isr, row: Any) -> None:
-        after = self._replicas.led.change(tp, lambda isr: answered(isr, asked, row))
+    def _take(self, tp: TopicPartition, sent: Isr, row: Any) -> None:
+        after = self._replicas.led.change(tp, lambda isr: answered(isr, sent, row))
         if after is not None and after.proposal is None:
             _logger.info("%s-%d: in sync: %s", *tp, ", ".join(map(str, after.in_sync)))
 

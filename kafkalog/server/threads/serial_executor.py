@@ -1,26 +1,22 @@
-"""One thread for large work: big requests, and batches that decompress to many bytes.
-
-Only one of them takes its memory at a time, and the I/O threads stay free for small
-requests.
-"""
+"""A thread that runs what it gets, one piece after another."""
 
 import logging
 import queue
 import threading
 from collections.abc import Callable
 
-__all__ = ["Bulk"]
+__all__ = ["SerialExecutor"]
 
 _logger = logging.getLogger(__name__)
 
 
-class Bulk:
-    """Runs work one piece after another.  `submit` may be called from any thread."""
+class SerialExecutor:
+    """Runs work in the order of its submission.  Safe to use from many threads."""
 
     def __init__(self, name: str) -> None:
         """`name`: the thread's, which starts immediately."""
         self._works: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._loop, name=f"{name} bulk", daemon=True)
+        self._thread = threading.Thread(target=self._loop, name=name, daemon=True)
         self._thread.start()
 
     @property

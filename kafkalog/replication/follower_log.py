@@ -26,7 +26,7 @@ from kafkalog.replication.following import (
 )
 from kafkalog.replication.keeping import keep
 
-__all__ = ["Copy", "all_now", "not_synced_before_leading", "sync_before_leading"]
+__all__ = ["FollowerLog", "all_now", "not_synced_before_leading", "sync_before_leading"]
 
 _logger = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ def _is_synced(handle: Handle) -> bool:
     return True
 
 
-class Copy:
+class FollowerLog:
     """A log with the records of a leader, with the leader's offsets and epochs."""
 
     def __init__(self, log: Log) -> None:
@@ -81,7 +81,7 @@ class Copy:
         self._handle = handle_of(log)
 
     def __repr__(self) -> str:
-        return f"Copy({self.log.path!r})"
+        return f"FollowerLog({self.log.path!r})"
 
     @property
     def durable(self) -> bool:
@@ -161,8 +161,8 @@ class Copy:
         self._handle.flush()
 
 
-def all_now(copies: Sequence[Copy]) -> list[Copied | None]:
-    """As Copy.now, for many; an error in place of the offsets of one that failed."""
+def all_now(copies: Sequence[FollowerLog]) -> list[Copied | None]:
+    """As FollowerLog.now, for many; an error in place of the offsets of one that failed."""
     found, statuses = states([one._handle for one in copies])
     return [
         None if status else _copied(state) for state, status in zip(found, statuses, strict=True)

@@ -14,12 +14,12 @@ from kafkalog.batch.walk import whole_batches
 from kafkalog.errors import Closed, CorruptLog
 from kafkalog.log.compaction import Limits
 from kafkalog.log.log import handle_of
-from kafkalog.replication.copies import Copy, all_now, not_synced_before_leading
+from kafkalog.replication.follower_log import FollowerLog, all_now, not_synced_before_leading
 from kafkalog.replication.following import Append, Cut, Restart
 from tests.support.copies import batches_in, open_copy
 from tests.unit.clean.test_beside import Interrupted
 
-Begin = Callable[..., Copy]
+Begin = Callable[..., FollowerLog]
 SMALL = {"segment.bytes": 1_500, "file.delete.delay.ms": 0}
 
 
@@ -34,10 +34,12 @@ def leader(tmp_path: Path) -> Iterator[Log]:
 @pytest.fixture
 def begin(tmp_path: Path) -> Iterator[Begin]:
     """Opens replicas, each with its own settings."""
-    made: list[Copy] = []
+    made: list[FollowerLog] = []
 
-    def make(**config: object) -> Copy:
-        made.append(Copy(open_copy(tmp_path / f"copy{len(made)}" / "t-0", {**SMALL, **config})))
+    def make(**config: object) -> FollowerLog:
+        made.append(
+            FollowerLog(open_copy(tmp_path / f"copy{len(made)}" / "t-0", {**SMALL, **config}))
+        )
         return made[-1]
 
     yield make
@@ -59,7 +61,7 @@ def fill(log: Log, count: int) -> None:
         log.append(b"%0200d" % number, key=b"k%d" % (number % 3), timestamp_ms=1_000 + number)
 
 
-def take(copy: Copy, leader: Log, shown: int | None = None) -> None:
+def take(copy: FollowerLog, leader: Log, shown: int | None = None) -> None:
     """Append all that the leader has, in several answers; `shown`: the high watermark in them."""
     shown = leader.high_watermark if shown is None else shown
     while (asked := copy.now().log_end) < leader.end_offset:
@@ -67,7 +69,7 @@ def take(copy: Copy, leader: Log, shown: int | None = None) -> None:
         copy.do(Append(records, shown, leader.start_offset), asked)
 
 
-def same(copy: Copy, leader: Log) -> bool:
+def same(copy: FollowerLog, leader: Log) -> bool:
     """Whether the batches from the replica's log start on are equal."""
     start = copy.log.start_offset
     return batches_in(Path(copy.log.path), start) == batches_in(Path(leader.path), start)
@@ -114,13 +116,13 @@ def test_what_is_not_shown_is_not_compacted(leader: Log, begin: Begin) -> None:
     assert same(copy, leader)
 
 
-def lead(copy: Copy) -> None:
+def lead(copy: FollowerLog) -> None:
     """Lead, and append a record in the newest epoch."""
     handle_of(copy.log).lead(9)
     copy.log.append(b"ours", key=b"k0", timestamp_ms=1)
 
 
-CHANGES: dict[str, Callable[[Copy], object]] = {
+CHANGES: dict[str, Callable[[FollowerLog], object]] = {
     "leads": lead,
     "is cut to what is shown": lambda copy: copy.do(Cut(copy.now().high_watermark)),
     "starts over": lambda copy: copy.do(Restart(250)),

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from kafkalog.coordinator.transactions.requests import Asked
     from kafkalog.replication.membership import Membership
 
-__all__ = ["Afar", "outcome_in", "question", "results_of"]
+__all__ = ["InterBrokerClient", "outcome_in", "question", "results_of"]
 
 _logger = logging.getLogger(__name__)
 
 ANSWER_MS = 10_000
-ON_THEIR_WAY = 100
+IN_FLIGHT_MAX = 100
 """Requests sent to one node before their answers arrive."""
 WAITING_MAX = 10_000
 WAITING_BYTES_MAX = 16 << 20
@@ -53,7 +53,7 @@ class _Peer:
         self._bytes = 0
         self._connection: Connection | None = None  # the thread's own
         self._thread = threading.Thread(
-            target=self._loop, name=f"{name} afar {broker}", daemon=True
+            target=self._loop, name=f"{name} to broker {broker}", daemon=True
         )
         self._thread.start()
 
@@ -86,7 +86,7 @@ class _Peer:
             works, one = list[_Work](), self._works.get()
             while one is not None:
                 works.append(one)
-                if len(works) == ON_THEIR_WAY or self._works.empty():
+                if len(works) == IN_FLIGHT_MAX or self._works.empty():
                     break
                 one = self._works.get()
             self._add(-sum(work.size for work in works))
@@ -148,16 +148,18 @@ def _code(number: int) -> ErrorCode:
 # ---- what is sent, and what an answer means ----------------------------------------------------
 
 
-def question(asked: Asked, partitions: Collection[TopicPartition], joins: bool) -> dict[str, Any]:
+def question(
+    identity: Asked, partitions: Collection[TopicPartition], joins: bool
+) -> dict[str, Any]:
     """The fields of AddPartitionsToTxn: whether a producer may write to these, which join its
     transaction if `joins`."""
     topics: dict[str, list[int]] = defaultdict(list)
     for where in partitions:
         topics[where.topic].append(where.partition)
     transaction = {
-        "transactional_id": asked.transactional_id,
-        "producer_id": asked.producer_id,
-        "producer_epoch": asked.epoch,
+        "transactional_id": identity.transactional_id,
+        "producer_id": identity.producer_id,
+        "producer_epoch": identity.epoch,
         "verify_only": not joins,
         "topics": [{"name": name, "partitions": found} for name, found in topics.items()],
     }
@@ -189,7 +191,7 @@ def outcome_in(answer: Any, where: TopicPartition) -> ErrorCode:
     return found.get(where, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
-class Afar:
+class InterBrokerClient:
     """Asks each other node in its own thread: a silent node delays only the requests that need it.
     Safe from any thread; ended by `stop`."""
 
@@ -210,7 +212,7 @@ class Afar:
         for one in peers:
             one.join()
 
-    # ---- nodes to ask --------------------------------------------------------------------------
+    # ---- which node ----------------------------------------------------------------------------
 
     def leader(self, where: TopicPartition) -> int | None:
         """The other node that leads a partition; None: this one, or nobody."""
@@ -226,16 +228,16 @@ class Afar:
         number = partition_for(transactional_id, len(topic.partitions))
         return self.leader(TopicPartition(TRANSACTIONS_TOPIC, number))
 
-    # ---- what is asked -------------------------------------------------------------------------
+    # ---- requests ------------------------------------------------------------------------------
 
     def allow(
-        self, broker: int, asked: Asked, partitions: Collection[TopicPartition], joins: bool,
+        self, broker: int, identity: Asked, partitions: Collection[TopicPartition], joins: bool,
         then: Callable[[Results], None],
     ) -> None:  # fmt: skip
         """Ask whether a producer may write to these, which join its transaction if `joins`."""
         self._ask(
-            broker, apis.ADD_PARTITIONS_TO_TXN, question(asked, partitions, joins),
-            len(asked.transactional_id) + sum(len(where.topic) + 50 for where in partitions),
+            broker, apis.ADD_PARTITIONS_TO_TXN, question(identity, partitions, joins),
+            len(identity.transactional_id) + sum(len(where.topic) + 50 for where in partitions),
             lambda answer: then(results_of(answer, partitions)),
         )  # fmt: skip
 

@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 from kafkalog._native import ffi
 
-__all__ = ["Answers", "Taken"]
+__all__ = ["Answers", "RawRequest"]
 
 COPIED_BYTES_MAX = 262_144
 """Bodies up to this size are copied when the request is taken."""
@@ -26,7 +26,7 @@ class Answers(Protocol):
         """Close its connection."""
 
 
-class Taken:
+class RawRequest:
     """A request for Python, not decoded; it is answered, handed back or dropped exactly once."""
 
     __slots__ = (
@@ -87,4 +87,4 @@ class Taken:
         self._reactor.drop(self.id)
 
     def __repr__(self) -> str:
-        return f"Taken(key={self.api_key}, version={self.api_version}, peer={self.peer!r})"
+        return f"RawRequest(key={self.api_key}, version={self.api_version}, peer={self.peer!r})"
