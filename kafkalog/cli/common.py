@@ -21,13 +21,16 @@ __all__ = [
     "agreed",
     "count_argument",
     "find_partitions",
+    "hint",
     "json_bytes",
     "json_line",
+    "no_topic",
     "open_log",
     "parse_moment",
     "parse_time",
     "plural",
     "preview",
+    "repeated",
     "settings_of",
     "show_bytes",
     "show_time",
@@ -66,6 +69,11 @@ def count_argument(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is below 1")
     return value
+
+
+def repeated(parser: Any, *names: str, metavar: str, help: str) -> None:
+    """An option that may be given several times: a list of its texts."""
+    parser.add_argument(*names, action="append", default=[], metavar=metavar, help=help)
 
 
 def settings_of(pairs: Iterable[str]) -> dict[str, str]:
@@ -180,6 +188,20 @@ def table(heads: list[str], rows: list[list[str]], left: frozenset[int] = frozen
     return "\n".join(lines)
 
 
+def hint(name: str, known: Iterable[str], otherwise: str) -> str:
+    """The known name that this one may mean, else `otherwise`."""
+    import difflib
+
+    near = difflib.get_close_matches(name, known, 1)
+    return f"did you mean {near[0]}?" if near else otherwise
+
+
+def no_topic(where: str, name: str, topics: list[str]) -> UsageError:
+    """The error for a missing topic, which names a similar one or those that exist."""
+    some = f"it has {', '.join(topics[:10]) or 'none'}"
+    return UsageError(f"{where}no topic {name!r}; {hint(name, topics, some)}")
+
+
 def find_partitions(
     directory: str, topic: str, partition: int | None = None
 ) -> "dict[TopicPartition, str]":
@@ -191,11 +213,7 @@ def find_partitions(
     names = list_directory(directory).partitions
     topics = sorted({tp.topic for tp in names})
     if topic not in topics:
-        import difflib
-
-        near = difflib.get_close_matches(topic, topics, 1)
-        hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(topics[:10]) or 'none'}"
-        raise UsageError(f"{directory}: no topic {topic!r}; {hint}")
+        raise no_topic(f"{directory}: ", topic, topics)
     chosen = {
         tp: os.path.join(directory, names[tp])
         for tp in sorted(names)
