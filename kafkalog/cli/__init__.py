@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
-from kafkalog.cli.common import CommandError, UsageError
+from kafkalog.cli.common import CommandError, UsageError, hint
 
 __all__ = ["COMMANDS", "OF_KAFKA", "main", "parser_of", "render_markdown"]
 
@@ -287,9 +287,8 @@ def _without_command(words: list[str]) -> int:
 
 
 def _unknown(command: str) -> str:
-    near = difflib.get_close_matches(command, COMMANDS, 1)
-    hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(COMMANDS)}"
-    return f"no command {command!r}{hint}"
+    known = f"there are {', '.join(COMMANDS)}"
+    return f"no command {command!r}; {hint(command, COMMANDS, known)}"
 
 
 _NEXT = {

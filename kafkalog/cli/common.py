@@ -22,14 +22,17 @@ __all__ = [
     "agreed",
     "count_argument",
     "find_partitions",
+    "hint",
     "json_bytes",
     "json_line",
+    "no_topic",
     "open_log",
     "parse_moment",
     "parse_time",
     "plural",
     "port_argument",
     "preview",
+    "repeated",
     "settings_of",
     "show_bytes",
     "show_time",
@@ -76,6 +79,11 @@ def port_argument(text: str) -> int:
     if not text.isdecimal() or int(text) > PORT_MAX:
         raise argparse.ArgumentTypeError(f"found {text!r}, wanted a number from 0 to {PORT_MAX}")
     return int(text)
+
+
+def repeated(parser: Any, *names: str, metavar: str, help: str) -> None:
+    """An option that may be given several times: a list of its texts."""
+    parser.add_argument(*names, action="append", default=[], metavar=metavar, help=help)
 
 
 def settings_of(pairs: Iterable[str]) -> dict[str, str]:
@@ -190,6 +198,20 @@ def table(heads: list[str], rows: list[list[str]], left: frozenset[int] = frozen
     return "\n".join(lines)
 
 
+def hint(name: str, known: Iterable[str], otherwise: str) -> str:
+    """The known name that this one may mean, else `otherwise`."""
+    import difflib
+
+    near = difflib.get_close_matches(name, known, 1)
+    return f"did you mean {near[0]}?" if near else otherwise
+
+
+def no_topic(where: str, name: str, topics: list[str]) -> UsageError:
+    """The error for a missing topic, which names a similar one or those that exist."""
+    some = f"it has {', '.join(topics[:10]) or 'none'}"
+    return UsageError(f"{where}no topic {name!r}; {hint(name, topics, some)}")
+
+
 def find_partitions(
     directory: str, topic: str, partition: int | None = None
 ) -> "dict[TopicPartition, str]":
@@ -201,11 +223,7 @@ def find_partitions(
     names = list_directory(directory).partitions
     topics = sorted({tp.topic for tp in names})
     if topic not in topics:
-        import difflib
-
-        near = difflib.get_close_matches(topic, topics, 1)
-        hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(topics[:10]) or 'none'}"
-        raise UsageError(f"{directory}: no topic {topic!r}; {hint}")
+        raise no_topic(f"{directory}: ", topic, topics)
     chosen = {
         tp: os.path.join(directory, names[tp])
         for tp in sorted(names)

@@ -10,6 +10,7 @@ from kafkalog.cli.common import (
     count_argument,
     find_partitions,
     json_line,
+    repeated,
     settings_of,
     show_bytes,
     table,
@@ -52,10 +53,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="limit reads and writes (default: no limit)",
     )
-    parser.add_argument(
+    repeated(
+        parser,
         "--set",
-        action="append",
-        default=[],
         metavar="NAME=VALUE",
         help="a topic setting (docs/settings.md) for this run, such as delete.retention.ms=0",
     )

@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.common import UsageError, json_line, table
+from kafkalog.cli.common import UsageError, json_line, repeated, table
 from kafkalog.cli.remote import (
     action_of,
     add_actions,
@@ -65,20 +65,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true", help="describe: also settings that were not changed"
     )
-    parser.add_argument(
+    repeated(
+        parser,
         "--add-config",
-        action="append",
-        default=[],
         metavar="NAME=VALUE,...",
         help="alter: new values; put a value with commas in brackets: a=[x,y]",
     )
-    parser.add_argument(
-        "--delete-config",
-        action="append",
-        default=[],
-        metavar="NAME,...",
-        help="alter: reset to the default",
-    )
+    repeated(parser, "--delete-config", metavar="NAME,...", help="alter: reset to the default")
     parser.add_argument(
         "--dry-run",
         action="store_true",

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kafkalog.cli.common import UsageError, count_argument, parse_moment
+from kafkalog.cli.common import UsageError, count_argument, parse_moment, repeated
 from kafkalog.cli.output import Output, format_of, kafka_format
 from kafkalog.cli.places import ClusterPlace, Offsets, Place, open_place
 from kafkalog.cli.remote import (
@@ -35,13 +35,7 @@ LOOK_S = 30.0
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     add_place(parser, "a data directory")
-    parser.add_argument(
-        "--topic",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="the topic's name; may be repeated",
-    )
+    repeated(parser, "--topic", metavar="NAME", help="the topic's name; may be repeated")
     parser.add_argument(
         "--partition", type=int, metavar="P", help="only this partition (default: all)"
     )
@@ -100,11 +94,10 @@ def _format_arguments(parser: argparse.ArgumentParser) -> None:
         "as a date, %%K and %%V sizes (-1: null), %%h headers, %%e leader epoch, %%%% and "
         "\\n, \\t",
     )
-    parser.add_argument(
+    repeated(
+        parser,
         "--property",
         "--formatter-property",
-        action="append",
-        default=[],
         metavar="NAME=VALUE",
         help="a line as Kafka's console consumer prints it: print.key=true, print.offset=true, "
         "print.partition, print.timestamp, print.headers, print.value, key.separator=TEXT",
@@ -129,11 +122,10 @@ def _broker_arguments(group: Any) -> None:
         default="earliest",
         help="--group: where to start without a committed offset (default: earliest)",
     )
-    group.add_argument(
+    repeated(
+        group,
         "--consumer-property",
         "--command-property",
-        action="append",
-        default=[],
         metavar="NAME=VALUE",
         help=f"these options by Kafka's names: {', '.join(CONSUMER_PROPERTIES)}",
     )

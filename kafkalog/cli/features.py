@@ -4,7 +4,7 @@ does."""
 import argparse
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.common import CommandError, UsageError, json_line
+from kafkalog.cli.common import CommandError, UsageError, json_line, repeated
 from kafkalog.cli.remote import action_of, add_actions, add_bootstrap, open_admin, say
 
 if TYPE_CHECKING:
@@ -48,10 +48,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     add_bootstrap(parser)
     add_actions(parser, ACTIONS, "FEATURE")
-    parser.add_argument(
-        "--feature", action="append", default=[], metavar="FEATURE=LEVEL",
+    repeated(
+        parser,
+        "--feature",
+        metavar="FEATURE=LEVEL",
         help="the same as the positional name; to disable, without a level",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--unsafe", action="store_true", help="downgrade, disable: even if metadata may be lost"
     )

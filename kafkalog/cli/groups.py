@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.cli.common import CommandError, UsageError, plural
+from kafkalog.cli.common import CommandError, UsageError, plural, repeated
 from kafkalog.cli.remote import (
     action_of,
     add_actions,
@@ -62,18 +62,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     add_bootstrap(parser)
     add_actions(parser, ACTIONS, "GROUP")
-    parser.add_argument(
-        "--group",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="the same as the positional name",
-    )
+    repeated(parser, "--group", metavar="NAME", help="the same as the positional name")
     parser.add_argument("--all-groups", action="store_true", help="all groups")
-    parser.add_argument(
+    repeated(
+        parser,
         "--topic",
-        action="append",
-        default=[],
         metavar="TOPIC",
         help="reset-offsets, delete-offsets: topic, topic:2 or topic:0,2-5; may be repeated",
     )

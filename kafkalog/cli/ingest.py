@@ -15,13 +15,21 @@ from kafkalog.cli.common import (
     add_dir,
     count_argument,
     plural,
+    repeated,
     settings_of,
     show_bytes,
     warn,
 )
 from kafkalog.cli.inputs import Block, Input, Shape
 from kafkalog.cli.progress import Progress
-from kafkalog.cli.record_options import add_fields, add_times, check_files, left_out, shape_of
+from kafkalog.cli.record_options import (
+    add_errors,
+    add_fields,
+    add_times,
+    check_files,
+    left_out,
+    shape_of,
+)
 
 if TYPE_CHECKING:
     from kafkalog.directory.manager import Manager
@@ -61,20 +69,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="one record per line, object or row; auto decides by the file's name",
     )
-    parser.add_argument(
+    repeated(
+        parser,
         "--set",
-        action="append",
-        default=[],
         metavar="NAME=VALUE",
         help="a topic setting (docs/settings.md) for this run, such as segment.bytes=67108864",
     )
-    parser.add_argument(
-        "--max-errors",
-        type=int,
-        default=0,
-        metavar="N",
-        help="skip up to N invalid lines, and report them (default 0: stop at the first)",
-    )
+    add_errors(parser)
     add_fields(parser)
     add_times(parser)
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from kafkalog.cli.common import UsageError, json_line, parse_moment
+from kafkalog.cli.common import UsageError, json_line, parse_moment, repeated
 from kafkalog.cli.places import Place, open_place
 from kafkalog.cli.remote import add_place, picked, spread
 from kafkalog.cli.rows import show_rows
@@ -30,11 +30,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "words", nargs="*", metavar="TOPIC", help="topic, topic:2 or topic:0,2-5 (default: all)"
     )
     add_place(parser, "a data directory")
-    parser.add_argument(
+    repeated(
+        parser,
         "--topic",
         "--topic-partitions",
-        action="append",
-        default=[],
         metavar="TOPIC",
         help="the same as the positional name; several with commas",
     )

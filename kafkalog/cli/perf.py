@@ -24,6 +24,7 @@ from kafkalog.cli.progress import Progress
 from kafkalog.cli.remote import (
     PRODUCER_PROPERTIES,
     add_bootstrap,
+    add_sending,
     apply_properties,
     open_cluster,
     open_producer,
@@ -91,17 +92,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--compression", choices=CODECS, default="none", help="the codec of the batches"
     )
-    parser.add_argument(
-        "--batch-size", type=count_argument, default=1 << 16, metavar="BYTES",
-        help="the size of a batch before compression (default 65536)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--in-flight", type=count_argument, default=5, metavar="N",
-        help="requests in flight at once (default 5)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--no-idempotence", action="store_true", help="produce without a producer id"
-    )
+    add_sending(parser)
     parser.add_argument(
         "--producer-property",
         "--producer-props",

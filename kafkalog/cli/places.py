@@ -9,8 +9,16 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from kafkalog.cli.common import CODECS, UsageError, open_log, plural, show_bytes, show_time
-from kafkalog.cli.remote import open_admin, open_cluster
+from kafkalog.cli.common import (
+    CODECS,
+    UsageError,
+    no_topic,
+    open_log,
+    plural,
+    show_bytes,
+    show_time,
+)
+from kafkalog.cli.remote import known_partitions, open_admin, open_cluster
 from kafkalog.types import Record, TopicPartition
 
 if TYPE_CHECKING:
@@ -26,7 +34,6 @@ __all__ = [
     "Offsets",
     "Place",
     "Reader",
-    "no_topic",
     "open_place",
 ]
 
@@ -86,6 +93,8 @@ class Place(Protocol):
 
     def at(self, some: list[TopicPartition], time_ms: int) -> Offsets:
         """The first offset at or after a time, for partitions that have one."""
+        found = self.listed(some, max(time_ms, 0), False)
+        return {tp: at.offset for tp, at in found.items() if at.offset >= 0}
 
     def listed(
         self, some: list[TopicPartition], when: int | str, committed: bool
@@ -119,21 +128,10 @@ def open_place(options: argparse.Namespace) -> Iterator[Place]:
         yield ClusterPlace(admin, cluster)
 
 
-def no_topic(where: str, name: str, topics: list[str]) -> UsageError:
-    """The error for a missing topic, which lists those that exist."""
-    import difflib
-
-    near = difflib.get_close_matches(name, topics, 1)
-    some = ", ".join(topics[:10]) or "none"
-    return UsageError(
-        f"{where}no topic {name!r}; {f'did you mean {near[0]}?' if near else f'it has {some}'}"
-    )
-
-
 # ---- a directory ---------------------------------------------------------------------------
 
 
-class Directory:
+class Directory(Place):
     """A data directory; its logs are opened for reading, and nothing is written."""
 
     heads: tuple[str, ...] = (
@@ -190,11 +188,6 @@ class Directory:
     def ends(self, some: list[TopicPartition], committed: bool) -> Offsets:
         """See Place."""
         return {tp: _end(self.log(tp), committed) for tp in some}
-
-    def at(self, some: list[TopicPartition], time_ms: int) -> Offsets:
-        """See Place."""
-        found = self.listed(some, max(time_ms, 0), False)
-        return {tp: at.offset for tp, at in found.items() if at.offset >= 0}
 
     def listed(
         self, some: list[TopicPartition], when: int | str, committed: bool
@@ -363,19 +356,12 @@ def _codecs(log: Log) -> list[str]:
 # ---- a cluster -----------------------------------------------------------------------------
 
 
-class ClusterPlace:
+class ClusterPlace(Place):
     """The topics of a cluster, ours or Apache Kafka's."""
 
     heads: tuple[str, ...] = (
-        "topic",
-        "part",
-        "leader",
-        "replicas",
-        "isr",
-        "start",
-        "end",
-        "records",
-    )
+        "topic", "part", "leader", "replicas", "isr", "start", "end", "records",
+    )  # fmt: skip
     texts = frozenset({0})
 
     def __init__(self, admin: Admin, cluster: Cluster) -> None:
@@ -394,8 +380,7 @@ class ClusterPlace:
 
     def partitions(self, topic: str) -> list[TopicPartition]:
         """See Place."""
-        known = self.admin.describe_topics([topic])[topic].partitions
-        return [TopicPartition(topic, p) for p in known]
+        return known_partitions(self.admin, topic)
 
     def firsts(self, some: list[TopicPartition]) -> Offsets:
         """See Place."""
@@ -404,11 +389,6 @@ class ClusterPlace:
     def ends(self, some: list[TopicPartition], committed: bool) -> Offsets:
         """See Place."""
         return {tp: at.offset for tp, at in self.listed(some, "latest", committed).items()}
-
-    def at(self, some: list[TopicPartition], time_ms: int) -> Offsets:
-        """See Place."""
-        found = self.listed(some, max(time_ms, 0), False)
-        return {tp: at.offset for tp, at in found.items() if at.offset >= 0}
 
     def listed(
         self, some: list[TopicPartition], when: int | str, committed: bool

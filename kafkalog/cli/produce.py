@@ -13,17 +13,25 @@ from kafkalog.cli.common import (
     CODECS,
     CommandError,
     UsageError,
-    count_argument,
     plural,
+    repeated,
     show_bytes,
     warn,
 )
 from kafkalog.cli.inputs import Input, Shape, field_bytes, json_object, read_lines
 from kafkalog.cli.progress import Progress
-from kafkalog.cli.record_options import add_fields, add_times, check_files, left_out, shape_of
+from kafkalog.cli.record_options import (
+    add_errors,
+    add_fields,
+    add_times,
+    check_files,
+    left_out,
+    shape_of,
+)
 from kafkalog.cli.remote import (
     PRODUCER_PROPERTIES,
     add_bootstrap,
+    add_sending,
     apply_properties,
     open_producer,
 )
@@ -86,20 +94,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--compression", "--compression-codec", nargs="?", const="gzip", choices=CODECS,
         default="none", help="the codec of the batches",
     )  # fmt: skip
-    parser.add_argument(
-        "--header",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a header of every record; may be repeated",
+    repeated(
+        parser, "--header", metavar="NAME=VALUE", help="a header of every record; may be repeated"
     )
-    parser.add_argument(
-        "--max-errors",
-        type=int,
-        default=0,
-        metavar="N",
-        help="skip up to N invalid lines, and report them (default 0: stop at the first)",
-    )
+    add_errors(parser)
     _sending_arguments(parser)
     add_fields(parser)
     parser.add_argument(
@@ -107,11 +105,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="text: the text before it is the key; \\t is a tab",
     )
-    parser.add_argument(
+    repeated(
+        parser,
         "--property",
         "--reader-property",
-        action="append",
-        default=[],
         metavar="NAME=VALUE",
         help="as Kafka's console producer: parse.key=true, key.separator=TEXT",
     )
@@ -125,30 +122,11 @@ def _sending_arguments(parser: argparse.ArgumentParser) -> None:
         default="murmur2",
         help="which partition a key goes to: as in Java (default), as in librdkafka, or any",
     )
-    parser.add_argument(
-        "--batch-size",
-        type=count_argument,
-        default=1 << 16,
-        metavar="BYTES",
-        help="the size of a batch before compression (default 65536)",
-    )
-    parser.add_argument(
-        "--no-idempotence",
-        action="store_true",
-        help="send without a producer id: a retry may then duplicate records",
-    )
-    parser.add_argument(
-        "--in-flight",
-        type=count_argument,
-        default=5,
-        metavar="N",
-        help="requests in flight at once (default 5)",
-    )
-    parser.add_argument(
+    add_sending(parser)
+    repeated(
+        parser,
         "--producer-property",
         "--command-property",
-        action="append",
-        default=[],
         metavar="NAME=VALUE",
         help=f"these options by Kafka's names: {', '.join(PRODUCER_PROPERTIES)}",
     )

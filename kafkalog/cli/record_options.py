@@ -11,7 +11,7 @@ from kafkalog.cli.blocks import check_shape
 from kafkalog.cli.common import UsageError, plural
 from kafkalog.cli.inputs import Shape, format_by_name, timestamp_parser
 
-__all__ = ["add_fields", "add_times", "check_files", "left_out", "shape_of"]
+__all__ = ["add_errors", "add_fields", "add_times", "check_files", "left_out", "shape_of"]
 
 
 def add_fields(parser: Any) -> None:
@@ -30,6 +30,17 @@ def add_fields(parser: Any) -> None:
     )
     parser.add_argument(
         "--timestamp-regex", metavar="REGEX", help="text: the first group is the record's timestamp"
+    )
+
+
+def add_errors(parser: Any) -> None:
+    """How many lines may be invalid."""
+    parser.add_argument(
+        "--max-errors",
+        type=int,
+        default=0,
+        metavar="N",
+        help="skip up to N invalid lines, and report them (default 0: stop at the first)",
     )
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.cli.common import CODECS, UsageError
+from kafkalog.cli.common import CODECS, UsageError, count_argument, hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +25,10 @@ __all__ = [
     "add_actions",
     "add_bootstrap",
     "add_place",
+    "add_sending",
     "apply_properties",
     "config_changes",
+    "known_partitions",
     "names_of",
     "open_admin",
     "open_cluster",
@@ -154,6 +156,22 @@ def open_cluster(options: argparse.Namespace) -> "Cluster":
     return Cluster(options.bootstrap_server, patience)
 
 
+def add_sending(parser: argparse.ArgumentParser) -> None:
+    """How batches are sent: options of `open_producer`, next to --acks and --compression."""
+    parser.add_argument(
+        "--batch-size", type=count_argument, default=1 << 16, metavar="BYTES",
+        help="the size of a batch before compression (default 65536)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--no-idempotence", action="store_true",
+        help="send without a producer id: a retry may then duplicate records",
+    )  # fmt: skip
+    parser.add_argument(
+        "--in-flight", type=count_argument, default=5, metavar="N",
+        help="requests in flight at once (default 5)",
+    )  # fmt: skip
+
+
 def open_producer(
     options: argparse.Namespace,
     delivered: "Callable[[Delivery], object] | None" = None,
@@ -210,11 +228,8 @@ def action_of(
         if words and words[0] in actions:
             chosen = [words.pop(0)]
         elif words:
-            import difflib
-
-            near = difflib.get_close_matches(words[0], actions, 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(actions)}"
-            raise UsageError(f"no action {words[0]!r}; {hint}")
+            why = hint(words[0], actions, f"there are {', '.join(actions)}")
+            raise UsageError(f"no action {words[0]!r}; {why}")
         elif default is not None:
             chosen = [default]
         else:
@@ -277,12 +292,14 @@ def partitions_of(admin: "Admin", text: str) -> "list[TopicPartition]":
 
     Raises: UsageError, UnknownTopicOrPartition.
     """
+    return picked(lambda topic: known_partitions(admin, topic), text)
+
+
+def known_partitions(admin: "Admin", topic: str) -> "list[TopicPartition]":
+    """All partitions of a topic.  Raises: UnknownTopicOrPartition."""
     from kafkalog.types import TopicPartition
 
-    def known(topic: str) -> list[TopicPartition]:
-        return [TopicPartition(topic, p) for p in admin.describe_topics([topic])[topic].partitions]
-
-    return picked(known, text)
+    return [TopicPartition(topic, p) for p in admin.describe_topics([topic])[topic].partitions]
 
 
 def picked(known: "Callable[[str], list[TopicPartition]]", text: str) -> "list[TopicPartition]":

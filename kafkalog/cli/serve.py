@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.common import UsageError, settings_of
+from kafkalog.cli.common import UsageError, repeated, settings_of
 from kafkalog.cli.signals import on_signals
 
 if TYPE_CHECKING:
@@ -46,10 +46,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="be a node of the cluster on this ZooKeeper (docs/cluster.md)",
     )
     parser.add_argument("--node-id", metavar="N", help="this broker's id")
-    parser.add_argument(
+    repeated(
+        parser,
         "--set",
-        action="append",
-        default=[],
         metavar="NAME=VALUE",
         help="a setting (docs/settings.md), overrides the file; may be repeated",
     )

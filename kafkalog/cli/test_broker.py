@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.common import UsageError, port_argument, settings_of
+from kafkalog.cli.common import UsageError, port_argument, repeated, settings_of
 from kafkalog.cli.signals import on_signals
 
 if TYPE_CHECKING:
@@ -59,19 +59,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dir", help="the data directory, which is kept (default: a temporary one)"
     )
-    parser.add_argument(
-        "--topic",
-        action="append",
-        default=[],
-        metavar="NAME[:PARTITIONS]",
-        help="a topic to create; may be repeated",
+    repeated(
+        parser, "--topic", metavar="NAME[:PARTITIONS]", help="a topic to create; may be repeated"
     )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a setting (docs/settings.md); may be repeated",
+    repeated(
+        parser, "--set", metavar="NAME=VALUE", help="a setting (docs/settings.md); may be repeated"
     )
     parser.add_argument(
         "--print",

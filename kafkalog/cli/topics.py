@@ -10,11 +10,13 @@ from kafkalog.cli.common import (
     UsageError,
     count_argument,
     json_line,
+    no_topic,
     plural,
+    repeated,
     table,
     warn,
 )
-from kafkalog.cli.places import ClusterPlace, Directory, Place, no_topic, open_place
+from kafkalog.cli.places import ClusterPlace, Directory, Place, open_place
 from kafkalog.cli.remote import (
     action_of,
     add_actions,
@@ -127,10 +129,9 @@ def _change_arguments(group: Any) -> None:
         metavar="NODE:NODE,...",
         help="the nodes of each partition; the first one leads",
     )
-    group.add_argument(
+    repeated(
+        group,
         "--config",
-        action="append",
-        default=[],
         metavar="NAME=VALUE",
         help="a topic setting (docs/settings.md), such as retention.ms=86400000",
     )

@@ -4,7 +4,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.cli.common import CommandError, UsageError, agreed, count_argument
+from kafkalog.cli.common import CommandError, UsageError, agreed, count_argument, repeated
 from kafkalog.cli.remote import (
     action_of,
     add_actions,
@@ -69,10 +69,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     add_bootstrap(parser)
     add_actions(parser, ACTIONS, "TRANSACTIONAL-ID")
-    parser.add_argument(
-        "--transactional-id", action="append", default=[], metavar="NAME",
-        help="the same as the positional name",
-    )  # fmt: skip
+    repeated(parser, "--transactional-id", metavar="NAME", help="the same as the positional name")
     parser.add_argument(
         "--duration-filter", type=count_argument, metavar="MS",
         help="list: only ids whose transaction began longer ago than this, or that had none",

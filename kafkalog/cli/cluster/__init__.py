@@ -7,7 +7,7 @@ import argparse
 import importlib
 from typing import Any
 
-from kafkalog.cli.common import UsageError, count_argument, port_argument
+from kafkalog.cli.common import UsageError, count_argument, port_argument, repeated
 from kafkalog.cli.remote import action_of, add_bootstrap, open_cluster
 
 EXAMPLES = """\
@@ -150,12 +150,8 @@ def _node(group: Any) -> None:
     group.add_argument(
         "--listen", metavar="HOST:PORT", help="precheck: where it is to accept connections"
     )
-    group.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="precheck: a setting of it; may be repeated",
+    repeated(
+        group, "--set", metavar="NAME=VALUE", help="precheck: a setting of it; may be repeated"
     )
 
 

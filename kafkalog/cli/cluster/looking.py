@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.cli.common import UsageError
+from kafkalog.cli.common import UsageError, hint
 from kafkalog.cli.remote import picked, spread
 from kafkalog.types import TopicPartition
 
@@ -66,9 +65,8 @@ def chosen(found: Look, words: Iterable[str]) -> list[TopicPartition]:
         of_it = [tp for tp in found.partitions if tp.topic == topic]
         if not of_it:
             names = sorted({tp.topic for tp in found.partitions})
-            near = difflib.get_close_matches(topic, names, 1)
-            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(names[:10])}"
-            raise UsageError(f"the cluster has no topic {topic!r}; {hint}")
+            why = hint(topic, names, f"it has {', '.join(names[:10])}")
+            raise UsageError(f"the cluster has no topic {topic!r}; {why}")
         return of_it
 
     return sorted({tp for text in some for tp in picked(known, text)})

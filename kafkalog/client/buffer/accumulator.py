@@ -17,7 +17,7 @@ from kafkalog import errors
 from kafkalog._native import direct, lib
 from kafkalog.arguments import text
 from kafkalog.client.buffer.delivery import Batch, Future
-from kafkalog.client.buffer.leader_load import cumulative
+from kafkalog.client.buffer.partitioners import cumulative
 from kafkalog.types import TopicPartition
 
 __all__ = ["HEADER_BYTES", "Accumulator", "Bounds", "Intake", "Lane"]

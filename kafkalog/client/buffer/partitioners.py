@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import random
 import zlib
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeAlias
 
-__all__ = ["Partitioner", "chooser", "keyless", "mistake"]
+__all__ = ["Partitioner", "chooser", "cumulative", "keyless", "mistake"]
 
 Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int]
 """(topic, key, value, partitions): a partition."""
@@ -69,3 +70,23 @@ def mistake(found: object, partitions: int) -> str:
     if not 0 <= found < partitions:
         return f"partitioner: found {found}, wanted 0 to {partitions - 1}"
     return ""
+
+
+def cumulative(partitions: int, queued: Mapping[int, int], unavailable: Collection[int]) -> bytes:
+    """The cumulative weights of partitions 0 to `partitions` - 1, as int64s of this machine; empty:
+    all are alike (KIP-794).
+
+    `queued`: batches that wait, for the partitions that have any.  The weight of a partition is one
+    more than the longest queue, less its own; that of an unavailable one is 0, unless all are.
+    """
+    out = set(unavailable)
+    if len(out) >= partitions:
+        return b""
+    if not out and (not queued or (len(queued) == partitions and len({*queued.values()}) == 1)):
+        return b""
+    most = 1 + max((n for p, n in queued.items() if p not in out), default=0)
+    total, found = 0, array("q")
+    for partition in range(partitions):
+        total += 0 if partition in out else most - queued.get(partition, 0)
+        found.append(total)
+    return found.tobytes()

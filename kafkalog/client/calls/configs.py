@@ -9,7 +9,7 @@ from kafkalog import errors
 from kafkalog.client.calls.results import ANY, Results, each
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.connection import Connection
-from kafkalog.client.link.failures import check_code, failure
+from kafkalog.client.link.failures import check_code, failure, outcome
 from kafkalog.wire import apis
 
 __all__ = [
@@ -179,11 +179,10 @@ def alter_configs(
         body = {"resources": rows, "validate_only": validate_only}
         answer = connection.call(apis.INCREMENTAL_ALTER_CONFIGS, body, timeout_ms=wait_ms)
         return [
-            (one, failure(row.error_code, _what(one), row.error_message)
-             if row.error_code else None)
+            (one, outcome(row.error_code, _what(one), row.error_message))
             for row in answer.responses
             for one in (_resource(row),)
-        ]  # fmt: skip
+        ]
 
     return each(cluster, changes, lambda one: _place(cluster, one), ask, timeout_ms)
 

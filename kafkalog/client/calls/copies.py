@@ -10,6 +10,7 @@ from kafkalog.batch.walk import whole_batches
 from kafkalog.client.calls.nodes import ReplicaOf
 from kafkalog.client.calls.offsets import EARLIEST, LATEST
 from kafkalog.client.calls.results import Results, each, only
+from kafkalog.client.link.chunks import topic_rows
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.connection import Connection
 from kafkalog.client.link.failures import check_code, failure
@@ -47,15 +48,9 @@ def copy_offsets(
     def ask(
         connection: Connection, some: list[ReplicaOf], wait_ms: int
     ) -> Iterable[tuple[ReplicaOf, int | errors.KafkalogError]]:
-        topics: dict[str, list[dict[str, int]]] = {}
-        for one in some:
-            row = {"partition_index": one.partition, "current_leader_epoch": UNKNOWN}
-            topics.setdefault(one.topic, []).append({**row, "timestamp": when})
-        body = {
-            "replica_id": DEBUGGING,
-            "isolation_level": 0,
-            "topics": [{"name": name, "partitions": rows} for name, rows in topics.items()],
-        }
+        row = {"current_leader_epoch": UNKNOWN, "timestamp": when}
+        rows = ((one.topic, {"partition_index": one.partition, **row}) for one in some)
+        body = {"replica_id": DEBUGGING, "isolation_level": 0, "topics": topic_rows(rows)}
         answer = connection.call(apis.LIST_OFFSETS, body, timeout_ms=wait_ms)
         node = some[0].node
         return [

@@ -9,10 +9,10 @@ from uuid import UUID
 
 from kafkalog import errors
 from kafkalog.client.calls.results import Results, each, only
-from kafkalog.client.link.chunks import portions
+from kafkalog.client.link.chunks import by_topic, portions, topic_rows
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.connection import Connection
-from kafkalog.client.link.failures import check_code, failure
+from kafkalog.client.link.failures import check_code, failure, outcome
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -202,7 +202,7 @@ def _committed_of(
     cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None
 ) -> dict[TopicPartition, CommittedOffset]:
     """The committed offsets that one request can return."""
-    topics = None if partitions is None else _by_topic(partitions)
+    topics = None if partitions is None else by_topic(partitions)
 
     def step() -> dict[TopicPartition, CommittedOffset]:
         connection = cluster.connect(cluster.coordinator(group))
@@ -276,11 +276,14 @@ def _committed(
     return dict(sorted(out.items()))
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for tp in partitions:
-        topics.setdefault(tp.topic, []).append(tp.partition)
-    return topics
+def offset_row(tp: TopicPartition, one: CommittedOffset) -> dict[str, Any]:
+    """A partition of OffsetCommit or TxnOffsetCommit."""
+    return {
+        "partition_index": tp.partition,
+        "committed_offset": one.offset,
+        "committed_leader_epoch": one.leader_epoch,
+        "committed_metadata": one.metadata,
+    }
 
 
 def commit_offsets(
@@ -326,17 +329,7 @@ def put_offsets(
     def ask(
         connection: Connection, some: list[TopicPartition], wait_ms: int
     ) -> Iterable[tuple[TopicPartition, errors.KafkalogError | None]]:
-        topics: dict[str, list[dict[str, Any]]] = {}
-        for tp in some:
-            one = offsets[tp]
-            topics.setdefault(tp.topic, []).append(
-                {
-                    "partition_index": tp.partition,
-                    "committed_offset": one.offset,
-                    "committed_leader_epoch": one.leader_epoch,
-                    "committed_metadata": one.metadata,
-                }
-            )
+        topics = by_topic((tp.topic, offset_row(tp, offsets[tp])) for tp in some)
         body = {
             "group_id": group,
             "generation_id_or_member_epoch": generation,
@@ -366,8 +359,9 @@ def _outcomes(
         name = _name(topic, names)
         for row in topic.partitions:
             where = f"{what}: {name}-{row.partition_index}"
-            problem = failure(row.error_code, where) if row.error_code else None
-            found.append((TopicPartition(name, row.partition_index), problem))
+            found.append(
+                (TopicPartition(name, row.partition_index), outcome(row.error_code, where))
+            )
     return found
 
 
@@ -385,11 +379,9 @@ def delete_groups(
         body = {"groups_names": some}
         answer = connection.call(apis.DELETE_GROUPS, body, timeout_ms=wait_ms)
         return [
-            (row.group_id,
-             failure(row.error_code, f"group {row.group_id!r}", row.error_message)
-             if row.error_code else None)
+            (row.group_id, outcome(row.error_code, f"group {row.group_id!r}", row.error_message))
             for row in answer.results
-        ]  # fmt: skip
+        ]
 
     return each(cluster, groups, cluster.coordinator, ask, timeout_ms)
 
@@ -409,11 +401,8 @@ def delete_offsets(
     def ask(
         connection: Connection, some: list[TopicPartition], wait_ms: int
     ) -> Iterable[tuple[TopicPartition, errors.KafkalogError | None]]:
-        topics = [
-            {"name": name, "partitions": [{"partition_index": p} for p in found]}
-            for name, found in _by_topic(some).items()
-        ]
-        body = {"group_id": group, "topics": topics}
+        rows = ((tp.topic, {"partition_index": tp.partition}) for tp in some)
+        body = {"group_id": group, "topics": topic_rows(rows)}
         answer = connection.call(apis.OFFSET_DELETE, body, timeout_ms=wait_ms)
         check_code(answer.error_code, f"group {group!r}")
         return _outcomes(answer.topics, f"offsets of group {group!r}")
@@ -460,7 +449,7 @@ def remove_members(
         for row in answer.members:
             name = row.group_instance_id or row.member_id
             what = f"member {name!r} of group {group!r}"
-            found.append((name, failure(row.error_code, what) if row.error_code else None))
+            found.append((name, outcome(row.error_code, what)))
         return found
 
     return each(cluster, rows, lambda one: cluster.coordinator(group), ask, timeout_ms)

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from kafkalog import errors
 from kafkalog.client.calls.results import Results, each
+from kafkalog.client.link.chunks import topic_rows
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.connection import Connection
-from kafkalog.client.link.failures import check_code, failure
+from kafkalog.client.link.failures import check_code, outcome
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 
@@ -176,10 +177,9 @@ def _known(cluster: Cluster, node: int) -> int:
 
 
 def _log_dir(row: Any) -> LogDir:
-    code = row.error_code
     return LogDir(
         row.log_dir,
-        failure(code, f"log directory {row.log_dir!r}") if code else None,
+        outcome(row.error_code, f"log directory {row.log_dir!r}"),
         {
             TopicPartition(topic.name, p.partition_index): ReplicaInfo(
                 p.partition_size, p.offset_lag, p.is_future_key
@@ -203,21 +203,15 @@ def move_replicas(
     def ask(
         connection: Connection, some: list[ReplicaOf], wait_ms: int
     ) -> Iterable[tuple[ReplicaOf, errors.KafkalogError | None]]:
-        dirs: dict[str, dict[str, list[int]]] = {}
+        dirs: dict[str, list[tuple[str, int]]] = {}
         for one in some:
-            topics = dirs.setdefault(places[one], {})
-            topics.setdefault(one.topic, []).append(one.partition)
-        rows = [
-            {"path": path, "topics": [{"name": t, "partitions": p} for t, p in topics.items()]}
-            for path, topics in dirs.items()
-        ]
+            dirs.setdefault(places[one], []).append((one.topic, one.partition))
+        rows = [{"path": path, "topics": topic_rows(there)} for path, there in dirs.items()]
         answer = connection.call(apis.ALTER_REPLICA_LOG_DIRS, {"dirs": rows}, timeout_ms=wait_ms)
         return [
             (
                 ReplicaOf(topic.topic_name, p.partition_index, some[0].node),
-                failure(p.error_code, f"replica of {topic.topic_name}-{p.partition_index}")
-                if p.error_code
-                else None,
+                outcome(p.error_code, f"replica of {topic.topic_name}-{p.partition_index}"),
             )
             for topic in answer.results
             for p in topic.partitions

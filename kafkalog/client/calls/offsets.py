@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 from kafkalog import errors
-from kafkalog.client.calls.results import Results, broker_ms, each
+from kafkalog.client.calls.results import Results, broker_ms, each, values_of
+from kafkalog.client.link.chunks import topic_rows
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.connection import Connection
 from kafkalog.client.link.failures import failure
 from kafkalog.config.consumer import duration_ms
 from kafkalog.types import FoundOffset, TopicPartition
 from kafkalog.wire import apis
-from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
@@ -98,7 +98,7 @@ def find_offsets(
     ) -> Iterable[tuple[TopicPartition, FoundOffset | errors.KafkalogError]]:
         version = connection.version_of(apis.LIST_OFFSETS)
         found: list[tuple[TopicPartition, FoundOffset | errors.KafkalogError]] = []
-        topics: dict[str, list[dict[str, int]]] = {}
+        rows: list[tuple[str, dict[str, int]]] = []
         for tp in some:
             needed = _VERSION_OF.get(times_ms[tp], 0)
             if version < needed:
@@ -108,15 +108,12 @@ def find_offsets(
                 continue
             epoch = cluster.leader_epoch(tp)
             row = {"partition_index": tp.partition, "current_leader_epoch": epoch}
-            topics.setdefault(tp.topic, []).append({**row, "timestamp": times_ms[tp]})
-        body = {
-            "replica_id": -1,
-            "isolation_level": int(committed),
-            "topics": [{"name": name, "partitions": rows} for name, rows in topics.items()],
-        }
-        if topics:
+            rows.append((tp.topic, {**row, "timestamp": times_ms[tp]}))
+        if rows:
+            level = int(committed)
+            body = {"replica_id": -1, "isolation_level": level, "topics": topic_rows(rows)}
             answer = connection.call(apis.LIST_OFFSETS, body, version, wait_ms)
-            found += _values(answer, apis.LIST_OFFSETS, "offsets", _found)
+            found += values_of(answer, apis.LIST_OFFSETS, "offsets", _found)
         return found
 
     return each(cluster, times_ms, cluster.leader, ask, timeout_ms)
@@ -124,26 +121,6 @@ def find_offsets(
 
 def _found(row: Any) -> FoundOffset:
     return FoundOffset(row.offset, row.timestamp, row.leader_epoch)
-
-
-def _values(
-    answer: Any,
-    api: Api,
-    subject: str,
-    value: Callable[[Any], V],
-    topic: str = "name",
-    partition: str = "partition_index",
-) -> Iterator[tuple[TopicPartition, V | errors.KafkalogError]]:
-    """The value that an answer has for each partition, or its error about that partition's
-    `subject`.  `topic`, `partition`: the fields with their names."""
-    for one in answer.topics:
-        for row in one.partitions:
-            tp = TopicPartition(getattr(one, topic), getattr(row, partition))
-            if row.error_code:
-                about = f"{subject} of {tp.topic}-{tp.partition}"
-                yield tp, failure(row.error_code, about, api=api)
-            else:
-                yield tp, value(row)
 
 
 class EpochEnd(NamedTuple):
@@ -175,7 +152,7 @@ def epoch_ends(
             text = f"OffsetForLeaderEpoch: version {version}, wanted {EPOCHS_VERSION}"
             old = errors.UnsupportedVersion(f"{connection.address}: {text}")
             return [(tp, old) for tp in some]
-        topics: dict[str, list[dict[str, int]]] = {}
+        rows: list[tuple[str, dict[str, int]]] = []
         found: list[tuple[TopicPartition, EpochEnd | errors.KafkalogError]] = []
         for tp in some:
             info = cluster.topics[tp.topic]
@@ -186,12 +163,11 @@ def epoch_ends(
                 found.append((tp, failure(ErrorCode.UNKNOWN_LEADER_EPOCH, text, why)))
                 continue
             row = {"partition": tp.partition, "current_leader_epoch": current}
-            topics.setdefault(tp.topic, []).append({**row, "leader_epoch": epochs[tp]})
-        rows = [{"topic": name, "partitions": parts} for name, parts in topics.items()]
-        body = {"replica_id": -1, "topics": rows}
-        if topics:
+            rows.append((tp.topic, {**row, "leader_epoch": epochs[tp]}))
+        if rows:
+            body = {"replica_id": -1, "topics": topic_rows(rows, "topic")}
             answer = connection.call(api, body, version, wait_ms)
-            found += _values(answer, api, "leader epochs", _ended, "topic", "partition")
+            found += values_of(answer, api, "leader epochs", _ended, "topic", "partition")
         return found
 
     return each(cluster, epochs, cluster.leader, ask, timeout_ms)
@@ -214,13 +190,9 @@ def delete_records(
     def ask(
         connection: Connection, some: list[TopicPartition], wait_ms: int
     ) -> Iterable[tuple[TopicPartition, int | errors.KafkalogError]]:
-        topics: dict[str, list[dict[str, int]]] = {}
-        for tp in some:
-            row = {"partition_index": tp.partition, "offset": before[tp]}
-            topics.setdefault(tp.topic, []).append(row)
-        rows = [{"name": name, "partitions": some} for name, some in topics.items()]
-        body = {"topics": rows, "timeout_ms": broker_ms(wait_ms)}
+        rows = ((tp.topic, {"partition_index": tp.partition, "offset": before[tp]}) for tp in some)
+        body = {"topics": topic_rows(rows), "timeout_ms": broker_ms(wait_ms)}
         answer = connection.call(apis.DELETE_RECORDS, body, timeout_ms=wait_ms)
-        return _values(answer, apis.DELETE_RECORDS, "records", lambda row: int(row.low_watermark))
+        return values_of(answer, apis.DELETE_RECORDS, "records", lambda row: int(row.low_watermark))
 
     return each(cluster, before, cluster.leader, ask, timeout_ms)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kafkalog import errors
 from kafkalog.client.calls.results import Results, broker_ms, each
+from kafkalog.client.link.chunks import topic_rows
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.connection import Connection
-from kafkalog.client.link.failures import check_code, failure
+from kafkalog.client.link.failures import check_code, outcome
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 
@@ -34,13 +35,6 @@ class Reassignment(NamedTuple):
     removing: tuple[int, ...]
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for tp in partitions:
-        topics.setdefault(tp.topic, []).append(tp.partition)
-    return topics
-
-
 def elect_leaders(
     cluster: Cluster,
     kind: str,
@@ -63,9 +57,7 @@ def elect_leaders(
             )
         body = {
             "election_type": ELECTIONS[kind],
-            "topic_partitions": [
-                {"topic": name, "partitions": found} for name, found in _by_topic(some).items()
-            ],
+            "topic_partitions": topic_rows(some, "topic"),
             "timeout_ms": broker_ms(wait_ms),
         }
         answer = connection.call(apis.ELECT_LEADERS, body, version, wait_ms)
@@ -73,8 +65,8 @@ def elect_leaders(
             check_code(answer.error_code, "elections", api=apis.ELECT_LEADERS)
         return [
             (TopicPartition(topic.topic, row.partition_id),
-             failure(row.error_code, f"election of {topic.topic}-{row.partition_id}",
-                     row.error_message, apis.ELECT_LEADERS) if row.error_code else None)
+             outcome(row.error_code, f"election of {topic.topic}-{row.partition_id}",
+                     row.error_message, apis.ELECT_LEADERS))
             for topic in answer.replica_election_results
             for row in topic.partition_result
         ]  # fmt: skip
@@ -96,22 +88,18 @@ def reassign_partitions(
     def ask(
         connection: Connection, some: list[TopicPartition], wait_ms: int
     ) -> Iterable[tuple[TopicPartition, errors.KafkalogError | None]]:
-        topics: dict[str, list[dict[str, Any]]] = {}
-        for tp in some:
-            nodes = places[tp]
-            row = {
-                "partition_index": tp.partition,
-                "replicas": nodes if nodes is None else [*nodes],
-            }
-            topics.setdefault(tp.topic, []).append(row)
-        rows = [{"name": name, "partitions": found} for name, found in topics.items()]
-        body = {"timeout_ms": broker_ms(wait_ms), "topics": rows}
+        rows = (
+            (tp.topic, {"partition_index": tp.partition, "replicas": nodes and [*nodes]})
+            for tp in some
+            for nodes in (places[tp],)
+        )
+        body = {"timeout_ms": broker_ms(wait_ms), "topics": topic_rows(rows)}
         answer = connection.call(apis.ALTER_PARTITION_REASSIGNMENTS, body, timeout_ms=wait_ms)
         check_code(answer.error_code, "reassignments", answer.error_message)
         return [
             (TopicPartition(topic.name, row.partition_index),
-             failure(row.error_code, f"reassignment of {topic.name}-{row.partition_index}",
-                     row.error_message) if row.error_code else None)
+             outcome(row.error_code, f"reassignment of {topic.name}-{row.partition_index}",
+                     row.error_message))
             for topic in answer.responses
             for row in topic.partitions
         ]  # fmt: skip
@@ -126,9 +114,7 @@ def list_reassignments(
 
     Raises: UnsupportedVersion for a broker before 2.4; what a broker answers.
     """
-    rows = None if partitions is None else [
-        {"name": name, "partition_indexes": found} for name, found in _by_topic(partitions).items()
-    ]  # fmt: skip
+    rows = None if partitions is None else topic_rows(partitions, rows="partition_indexes")
 
     def step() -> dict[TopicPartition, Reassignment]:
         body = {"timeout_ms": cluster.options.request_timeout_ms, "topics": rows}

@@ -9,11 +9,13 @@ from kafkalog import errors
 from kafkalog.client.link.chunks import portions
 from kafkalog.client.link.cluster import Backoff, Cluster
 from kafkalog.client.link.connection import Connection
-from kafkalog.client.link.failures import passing
+from kafkalog.client.link.failures import failure, passing
 from kafkalog.client.link.patience import NotYet
+from kafkalog.types import TopicPartition
+from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["ANY", "Ask", "Place", "Results", "broker_ms", "each", "only"]
+__all__ = ["ANY", "Ask", "Place", "Results", "broker_ms", "each", "only", "values_of"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -165,6 +167,27 @@ def _round(
                     f"{connection.address}: no answer for {_named(thing)}"
                 )
     return found
+
+
+def values_of(
+    answer: Any,
+    api: Api,
+    subject: str,
+    value: Callable[[Any], V],
+    topic: str = "name",
+    partition: str = "partition_index",
+) -> Iterator[tuple[TopicPartition, V | errors.KafkalogError]]:
+    """The value that an answer has for each partition, or its error about that partition's
+    `subject`.  `topic`, `partition`: the fields with their names."""
+    for one in answer.topics:
+        for row in one.partitions:
+            tp = TopicPartition(getattr(one, topic), getattr(row, partition))
+            if row.error_code:
+                about = f"{subject} of {tp.topic}-{tp.partition}"
+                detail = getattr(row, "error_message", None)
+                yield tp, failure(row.error_code, about, detail, api)
+            else:
+                yield tp, value(row)
 
 
 def _named(thing: object) -> str:

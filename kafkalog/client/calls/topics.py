@@ -11,7 +11,7 @@ from kafkalog import errors
 from kafkalog.client.calls.results import ANY, Results, broker_ms, each, only
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.connection import Connection
-from kafkalog.client.link.failures import failure
+from kafkalog.client.link.failures import failure, outcome
 from kafkalog.client.link.metadata import TopicInfo
 from kafkalog.wire import apis
 
@@ -181,8 +181,7 @@ def delete_topics(
         for row in answer.responses:
             thing = row.topic_id if version >= 6 and row.topic_id in by_id else row.name
             detail = row.error_message if version >= 5 else None
-            code = row.error_code
-            found.append((thing, failure(code, f"topic {str(thing)!r}", detail) if code else None))
+            found.append((thing, outcome(row.error_code, f"topic {str(thing)!r}", detail)))
         return found
 
     wanted = list(topics)
@@ -217,10 +216,9 @@ def create_partitions(
         body = {"topics": rows, "timeout_ms": broker_ms(wait_ms), "validate_only": validate_only}
         answer = connection.call(apis.CREATE_PARTITIONS, body, timeout_ms=wait_ms)
         return [
-            (row.name, failure(row.error_code, f"topic {row.name!r}", row.error_message)
-             if row.error_code else None)
+            (row.name, outcome(row.error_code, f"topic {row.name!r}", row.error_message))
             for row in answer.results
-        ]  # fmt: skip
+        ]
 
     found = each(cluster, counts, lambda name: cluster.controller_node(), ask, timeout_ms)
     for name in counts:

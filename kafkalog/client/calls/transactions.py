@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 from kafkalog import errors
-from kafkalog.client.calls.results import Results, each
+from kafkalog.client.calls.results import Results, each, values_of
+from kafkalog.client.link.chunks import topic_rows
 from kafkalog.client.link.cluster import TRANSACTION, Cluster
 from kafkalog.client.link.connection import Connection
 from kafkalog.client.link.failures import check_code, failure
@@ -227,27 +228,17 @@ def describe_producers(
     def ask(
         connection: Connection, some: list[TopicPartition], wait_ms: int
     ) -> Iterable[tuple[TopicPartition, list[ProducerInfo] | errors.KafkalogError]]:
-        found = []
+        found: list[tuple[TopicPartition, list[ProducerInfo] | errors.KafkalogError]] = []
         for at in range(0, len(some), PARTITIONS_AT_ONCE):
-            topics: dict[str, list[int]] = {}
-            for tp in some[at : at + PARTITIONS_AT_ONCE]:
-                topics.setdefault(tp.topic, []).append(tp.partition)
-            rows = [{"name": name, "partition_indexes": p} for name, p in topics.items()]
+            rows = topic_rows(some[at : at + PARTITIONS_AT_ONCE], rows="partition_indexes")
             answer = connection.call(apis.DESCRIBE_PRODUCERS, {"topics": rows}, timeout_ms=wait_ms)
-            found += [
-                (TopicPartition(topic.name, row.partition_index), _producers(topic.name, row))
-                for topic in answer.topics
-                for row in topic.partitions
-            ]
+            found += values_of(answer, apis.DESCRIBE_PRODUCERS, "producers", _producers)
         return found
 
     return each(cluster, partitions, place, ask, timeout_ms)
 
 
-def _producers(topic: str, row: Any) -> list[ProducerInfo] | errors.KafkalogError:
-    if row.error_code:
-        what = f"producers of {topic}-{row.partition_index}"
-        return failure(row.error_code, what, row.error_message)
+def _producers(row: Any) -> list[ProducerInfo]:
     return [
         ProducerInfo(
             one.producer_id, one.producer_epoch, one.last_sequence, one.last_timestamp,

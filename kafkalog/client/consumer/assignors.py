@@ -10,6 +10,7 @@ from typing import NamedTuple
 from kafkalog import errors
 from kafkalog.arguments import methods_called
 from kafkalog.client.consumer.sticky import Claims, balanced
+from kafkalog.client.link.chunks import by_topic
 from kafkalog.types import TopicPartition
 
 __all__ = [
@@ -149,9 +150,7 @@ def sticky_user_data(assignment: Sequence[TopicPartition], generation: int) -> b
     """A member's last assignment, as Java's StickyAssignor writes it (its version 1)."""
     if generation == NO_GENERATION:
         return None
-    topics: dict[str, list[int]] = {}
-    for tp in assignment:
-        topics.setdefault(tp.topic, []).append(tp.partition)
+    topics = by_topic(assignment)
     out = [_INT32.pack(len(topics))]
     for topic, some in topics.items():
         name = topic.encode()

@@ -14,6 +14,7 @@ from kafkalog import errors
 from kafkalog.client.calls.groups import GroupMetadata
 from kafkalog.client.consumer.assignors import Assignor, Subscriber
 from kafkalog.client.consumer.session import Session
+from kafkalog.client.link.chunks import topic_rows
 from kafkalog.client.link.failures import check_code, passing
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
@@ -160,7 +161,7 @@ class Member:
             {
                 "topics": sorted(set(topics)),
                 "user_data": assignor.user_data(partitions, generation),
-                "owned_partitions": _rows(owned),
+                "owned_partitions": topic_rows(owned, "topic"),
                 "generation_id": generation,
                 "rack_id": self.options.rack,
             },
@@ -219,7 +220,8 @@ class Member:
             {
                 "member_id": member_id,
                 "assignment": CONSUMER_PROTOCOL.encode_assignment(
-                    ASSIGNMENT_VERSION, {"assigned_partitions": _rows(owned), "user_data": None}
+                    ASSIGNMENT_VERSION,
+                    {"assigned_partitions": topic_rows(owned, "topic"), "user_data": None},
                 ),
             }
             for member_id, owned in assignments.items()
@@ -369,10 +371,3 @@ def _decode_assignment(data: bytes) -> list[TopicPartition]:
 
 def _partitions(rows: Iterable[Any]) -> list[TopicPartition]:
     return [TopicPartition(row.topic, p) for row in rows for p in row.partitions]
-
-
-def _rows(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
-    topics: dict[str, list[int]] = {}
-    for tp in partitions:
-        topics.setdefault(tp.topic, []).append(tp.partition)
-    return [{"topic": topic, "partitions": some} for topic, some in topics.items()]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafkalog.batch.walk import whole_batches
-from kafkalog.client.link.chunks import names_max
+from kafkalog.client.link.chunks import names_max, topic_rows
 from kafkalog.client.link.metadata import Known
 from kafkalog.types import TopicPartition
 
@@ -158,16 +158,12 @@ class Epochs:
         self, positions: Mapping[TopicPartition, int], leaders: Mapping[TopicPartition, Leader]
     ) -> dict[str, Any]:
         """The body of OffsetForLeaderEpoch for unsure positions."""
-        topics: dict[str, list[dict[str, int]]] = {}
-        for tp, leader in leaders.items():
-            topics.setdefault(tp.topic, []).append(
-                {
-                    "partition": tp.partition,
-                    "current_leader_epoch": leader.epoch,
-                    "leader_epoch": self.before(tp, positions[tp]),
-                }
-            )
-        return {"topics": [{"topic": name, "partitions": rows} for name, rows in topics.items()]}
+        rows = (
+            (tp.topic, {"partition": tp.partition, "current_leader_epoch": leader.epoch,
+                        "leader_epoch": self.before(tp, positions[tp])})
+            for tp, leader in leaders.items()
+        )  # fmt: skip
+        return {"topics": topic_rows(rows, "topic")}
 
     def good(self, leaders: Mapping[TopicPartition, Leader]) -> None:
         """These positions are valid, or cannot be checked."""

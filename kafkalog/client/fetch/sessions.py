@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from kafkalog.client.link.chunks import by_topic
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -104,16 +105,11 @@ def ask_some(session: Session, changed: Offsets) -> Ask:
 
 def fields(said: Ask, ids: Ids, partition_bytes: int) -> dict[str, Any]:
     """The fields of a consumer's Fetch."""
-    topics: dict[str, list[dict[str, int]]] = {}
-    for tp, at in said.offsets.items():
-        topics.setdefault(tp.topic, []).append(
-            {
-                "partition": tp.partition,
-                "current_leader_epoch": at.epoch,
-                "fetch_offset": at.offset,
-                "partition_max_bytes": partition_bytes,
-            }
-        )
+    topics = by_topic(
+        (tp.topic, {"partition": tp.partition, "current_leader_epoch": at.epoch,
+                    "fetch_offset": at.offset, "partition_max_bytes": partition_bytes})
+        for tp, at in said.offsets.items()
+    )  # fmt: skip
     forgotten: dict[tuple[str, UUID], list[int]] = {}
     for tp, topic_id in said.forgotten:
         forgotten.setdefault((tp.topic, topic_id), []).append(tp.partition)

@@ -21,6 +21,7 @@ __all__ = [
     "in_doubt",
     "is_retriable",
     "name_of",
+    "outcome",
     "passing",
     "says_nothing",
 ]
@@ -89,11 +90,18 @@ def failure(
     `what` names the thing that was requested, `detail` is the broker's own message.  `api`: the
     request, whose rules say whether it is retriable; None: those of every request.
     """
-    told = f": {detail}" if detail else ""
-    made = failure_class(code)(f"{what}: {name_of(code)}{told}")
+    more = f": {detail}" if detail else ""
+    made = failure_class(code)(f"{what}: {name_of(code)}{more}")
     if api is not None and code in RULES.get(api, ()):
         made.retriable = handling(code, api) in (Handling.RETRY, Handling.AWAIT)
     return made
+
+
+def outcome(
+    code: int, what: str, detail: str | None = None, api: Api | None = None
+) -> errors.KafkalogError | None:
+    """As `failure`; None for 0."""
+    return failure(code, what, detail, api) if code else None
 
 
 def check_code(code: int, what: str, detail: str | None = None, api: Api | None = None) -> None:

@@ -21,6 +21,7 @@ from kafkalog.client.buffer.accumulator import Accumulator, Lane
 from kafkalog.client.buffer.adaptive_partitioning import Balance
 from kafkalog.client.buffer.delivery import Batch, Delivery, SendOptions
 from kafkalog.client.callbacks import logged
+from kafkalog.client.link.chunks import topic_rows
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.metadata import places_of
 from kafkalog.client.link.transport import Address
@@ -235,14 +236,15 @@ class Sender:
             self._put(node, batches, now_s)
 
     def _put(self, node: int, batches: dict[TopicPartition, Batch], now_s: float) -> None:
-        topics: dict[str, list[dict[str, Any]]] = {}
-        for tp, batch in batches.items():
-            topics.setdefault(tp.topic, []).append({"index": tp.partition, "records": batch.data})
+        rows = (
+            (tp.topic, {"index": tp.partition, "records": batch.data})
+            for tp, batch in batches.items()
+        )
         body = {
             "transactional_id": self.identity.transactional_id or None,
             "acks": self.options.acks,
             "timeout_ms": self.cluster.options.request_timeout_ms,
-            "topic_data": [{"name": name, "partition_data": rows} for name, rows in topics.items()],
+            "topic_data": topic_rows(rows, rows="partition_data"),
         }
         until_s = now_s + self.cluster.options.request_timeout_ms / 1000
         request = Request(batches, body, self.identity.produce_version, until_s)

@@ -11,11 +11,11 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
 
 from kafkalog import errors
 from kafkalog.client.buffer.accumulator import Lane
-from kafkalog.client.link.chunks import portions
+from kafkalog.client.calls.groups import CommittedOffset, GroupMetadata, offset_row
+from kafkalog.client.link.chunks import portions, topic_rows
 from kafkalog.client.link.cluster import GROUP, TRANSACTION, Cluster
 from kafkalog.client.link.connection import Connection
 from kafkalog.client.link.failures import check_code, passing, says_nothing
@@ -27,7 +27,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["GroupId", "Membership", "Offset", "Transactional"]
+__all__ = ["Transactional"]
 
 _logger = logging.getLogger(__name__)
 FEATURE = "transaction.version"
@@ -42,43 +42,6 @@ _FATAL = (
     ErrorCode.UNSUPPORTED_VERSION,
 )
 """After these a transactional producer can no longer be used."""
-
-
-class Membership(Protocol):
-    """The member that commits for a group, as a consumer's group_metadata() returns it."""
-
-    @property
-    def group(self) -> str:
-        """The group's id."""
-
-    @property
-    def generation(self) -> int:
-        """-1: not a member."""
-
-    @property
-    def member_id(self) -> str:
-        """Empty: not a member."""
-
-    @property
-    def instance_id(self) -> str | None:
-        """Of a static member."""
-
-
-class GroupId(NamedTuple):
-    """A group, named by a client that is not a member."""
-
-    group: str
-    generation: int = -1
-    member_id: str = ""
-    instance_id: str | None = None
-
-
-class Offset(NamedTuple):
-    """An offset to commit for a partition."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str | None = None
 
 
 class Transactional(Identity):
@@ -241,16 +204,11 @@ class Transactional(Identity):
         self._joined.update(lane.tp for lane in found)
 
     def _announce(self, cluster: Cluster, partitions: Sequence[TopicPartition]) -> None:
-        topics: dict[str, list[int]] = {}
-        for tp in partitions:
-            topics.setdefault(tp.topic, []).append(tp.partition)
         body = {
             "v3_and_below_transactional_id": self.transactional_id,
             "v3_and_below_producer_id": self.producer_id,
             "v3_and_below_producer_epoch": self.epoch,
-            "v3_and_below_topics": [
-                {"name": name, "partitions": some} for name, some in topics.items()
-            ],
+            "v3_and_below_topics": topic_rows(partitions),
         }
         connection = self._coordinator(cluster)
         version = connection.version_of(apis.ADD_PARTITIONS_TO_TXN, at_most=3)
@@ -320,7 +278,7 @@ class Transactional(Identity):
     # ---- offsets -------------------------------------------------------------------------
 
     def send_offsets(
-        self, cluster: Cluster, offsets: Mapping[TopicPartition, Offset], by: Membership
+        self, cluster: Cluster, offsets: Mapping[TopicPartition, CommittedOffset], by: GroupMetadata
     ) -> None:
         """Commit offsets of a group with the transaction.
 
@@ -348,15 +306,13 @@ class Transactional(Identity):
             self._commit(cluster, some, by)
 
     def _commit(
-        self, cluster: Cluster, offsets: Sequence[tuple[TopicPartition, Offset]], by: Membership
+        self,
+        cluster: Cluster,
+        offsets: Sequence[tuple[TopicPartition, CommittedOffset]],
+        by: GroupMetadata,
     ) -> None:
         """Commit the offsets of one request."""
-        topics: dict[str, list[dict[str, Any]]] = {}
-        for tp, what in offsets:
-            topics.setdefault(tp.topic, []).append(
-                {"partition_index": tp.partition, "committed_offset": what.offset,
-                 "committed_leader_epoch": what.leader_epoch, "committed_metadata": what.metadata}
-            )  # fmt: skip
+        rows = ((tp.topic, offset_row(tp, what)) for tp, what in offsets)
         body = {
             "transactional_id": self.transactional_id,
             "group_id": by.group,
@@ -365,7 +321,7 @@ class Transactional(Identity):
             "generation_id_or_member_epoch": by.generation,
             "member_id": by.member_id,
             "group_instance_id": by.instance_id,
-            "topics": [{"name": name, "partitions": rows} for name, rows in topics.items()],
+            "topics": topic_rows(rows),
         }
         connection = cluster.connect(cluster.coordinator(by.group, GROUP))
         version = connection.version_of(apis.TXN_OFFSET_COMMIT, at_most=5 if self.second else 4)

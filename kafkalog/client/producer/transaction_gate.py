@@ -9,10 +9,11 @@ from typing import Any
 
 from kafkalog import errors
 from kafkalog.client.buffer.accumulator import Accumulator
+from kafkalog.client.calls.groups import CommittedOffset, GroupMetadata
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.producer.identity import Identity
 from kafkalog.client.producer.sender import Sender
-from kafkalog.client.producer.transaction_calls import GroupId, Membership, Offset, Transactional
+from kafkalog.client.producer.transaction_calls import Transactional
 from kafkalog.types import TopicPartition
 
 __all__ = ["Boundaries"]
@@ -182,13 +183,15 @@ class Boundaries:
 
     # ---- offsets -----------------------------------------------------------------------
 
-    def send_offsets(self, offsets: Mapping[TopicPartition, Any], group: str | Membership) -> None:
+    def send_offsets(
+        self, offsets: Mapping[TopicPartition, Any], group: str | GroupMetadata
+    ) -> None:
         """As Producer.send_offsets."""
         identity = self._opened()
         self._waiting.check_held()
-        by = GroupId(group) if isinstance(group, str) else group
+        by = GroupMetadata(group) if isinstance(group, str) else group
         rows = {
-            TopicPartition(*tp): Offset(what) if isinstance(what, int) else Offset(*what)
+            TopicPartition(*tp): CommittedOffset(*((what,) if isinstance(what, int) else what))
             for tp, what in offsets.items()
         }
         if rows:

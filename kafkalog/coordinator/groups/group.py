@@ -6,18 +6,11 @@ Source: KIP-62, KIP-134, KIP-345, KIP-394 and Kafka's ClassicGroup.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
-from kafkalog.coordinator.groups.weight import (
-    GROUP_BYTES,
-    expected_bytes,
-    member_bytes,
-    offset_bytes,
-    topics_bytes,
-)
 from kafkalog.coordinator.step import Answer
 from kafkalog.coordinator.weight import Weight
 from kafkalog.types import TopicPartition
@@ -25,6 +18,7 @@ from kafkalog.wire.values import ZERO_UUID
 
 __all__ = [
     "CONSUMER",
+    "GROUP_BYTES",
     "Commit",
     "CommittedOffset",
     "Group",
@@ -32,10 +26,19 @@ __all__ = [
     "Member",
     "Protocols",
     "State",
+    "expected_bytes",
+    "member_bytes",
+    "offset_bytes",
+    "topics_bytes",
 ]
 
 CONSUMER = "consumer"
 """The protocol type whose metadata the coordinator can read."""
+
+GROUP_BYTES, MEMBER_BYTES, EXPECTED_BYTES, OFFSET_BYTES = 2_500, 1_500, 700, 400
+PROTOCOL_BYTES, TOPIC_BYTES = 200, 140
+"""Memory of one item besides its strings, including its timer and any handed-out id that has not
+joined yet.  Measured, and rounded up."""
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Names and metadata, in the member's order of preference."""
@@ -425,3 +428,30 @@ class Group:
         if any(where in offsets for offsets in self.pending_offsets.values()):
             return True
         return any(one.transactional and where in one.offsets for one in self.commits.values())
+
+
+# ---- estimates of memory -----------------------------------------------------------------------
+
+
+def member_bytes(
+    names: Iterable[str | None], said: Iterable[tuple[str, bytes]], assignment: bytes
+) -> int:
+    """Memory of a member with these names and this metadata for its protocols."""
+    texts = sum(len(name) for name in names if name)
+    texts += sum(PROTOCOL_BYTES + len(name) + len(data) for name, data in said)
+    return MEMBER_BYTES + texts + len(assignment)
+
+
+def topics_bytes(topics: Collection[str] | None) -> int:
+    """Memory of the topics to which a group's members subscribe."""
+    return sum(TOPIC_BYTES + len(topic) for topic in topics or ())
+
+
+def expected_bytes(member_id: str) -> int:
+    """Memory of a handed-out id."""
+    return EXPECTED_BYTES + len(member_id)
+
+
+def offset_bytes(metadata: str) -> int:
+    """Memory of a committed offset with this metadata string."""
+    return OFFSET_BYTES + len(metadata)

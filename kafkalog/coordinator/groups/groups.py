@@ -10,9 +10,16 @@ from collections.abc import Mapping
 
 from kafkalog.coordinator.core import append_error
 from kafkalog.coordinator.groups import rebalance, records
-from kafkalog.coordinator.groups.group import CONSUMER, Group, Member, Protocols, State
+from kafkalog.coordinator.groups.group import (
+    CONSUMER,
+    GROUP_BYTES,
+    Group,
+    Member,
+    Protocols,
+    State,
+    member_bytes,
+)
 from kafkalog.coordinator.groups.shard import GroupShard
-from kafkalog.coordinator.groups.weight import GROUP_BYTES, member_bytes
 from kafkalog.coordinator.step import Answer, Body, Call, Step
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.runtime import STRING_BYTES_MAX

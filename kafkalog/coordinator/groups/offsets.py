@@ -13,10 +13,16 @@ from uuid import UUID
 from kafkalog.config.declare import FOREVER
 from kafkalog.coordinator.core import append_error
 from kafkalog.coordinator.groups import records
-from kafkalog.coordinator.groups.group import CONSUMER, Commit, CommittedOffset, Group, State
+from kafkalog.coordinator.groups.group import (
+    CONSUMER,
+    Commit,
+    CommittedOffset,
+    Group,
+    State,
+    offset_bytes,
+)
 from kafkalog.coordinator.groups.groups import validate_member
 from kafkalog.coordinator.groups.shard import GroupShard
-from kafkalog.coordinator.groups.weight import offset_bytes
 from kafkalog.coordinator.step import Body, Call, JournalRecord, Producer, Step
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode

@@ -7,8 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from kafkalog.coordinator.core import Shard
-from kafkalog.coordinator.groups.group import Group, State
-from kafkalog.coordinator.groups.weight import offset_bytes
+from kafkalog.coordinator.groups.group import Group, State, offset_bytes
 from kafkalog.coordinator.timers import Timers
 from kafkalog.coordinator.weight import Weight
 from kafkalog.types import TopicPartition

@@ -10,11 +10,10 @@ from collections.abc import Callable
 
 from kafkalog.coordinator.core import append_error
 from kafkalog.coordinator.groups import offsets, records
-from kafkalog.coordinator.groups.group import Group, State
+from kafkalog.coordinator.groups.group import Group, State, offset_bytes
 from kafkalog.coordinator.groups.groups import validate_member
 from kafkalog.coordinator.groups.offsets import Known
 from kafkalog.coordinator.groups.shard import GroupShard
-from kafkalog.coordinator.groups.weight import offset_bytes
 from kafkalog.coordinator.step import Call, Producer, Step
 from kafkalog.wire.error_codes import ErrorCode
 

@@ -15,8 +15,7 @@ from kafkalog.coordinator.journal import JournalBatch
 from kafkalog.coordinator.step import Body, Call, Step, all_of
 from kafkalog.coordinator.timers import Key
 from kafkalog.coordinator.transactions import loader, requests
-from kafkalog.coordinator.transactions.admin import describe, described_error
-from kafkalog.coordinator.transactions.listing import Listings
+from kafkalog.coordinator.transactions.admin import Listings, describe, described_error
 from kafkalog.coordinator.transactions.outcomes import Outcome, outcome_of
 from kafkalog.coordinator.transactions.requests import Asked, Given
 from kafkalog.coordinator.transactions.shard import Marker, Outside, TransactionShard

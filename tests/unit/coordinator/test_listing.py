@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from kafkalog.coordinator.step import Call, Step
-from kafkalog.coordinator.transactions import listing
+from kafkalog.coordinator.transactions import admin
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.unit.coordinator.transaction_calls import Office
@@ -20,7 +20,7 @@ NAMES = [f"id-{number:02}" for number in range(20)]
 @pytest.fixture
 def office(monkeypatch: pytest.MonkeyPatch) -> Iterator[Office]:
     """With twenty transactional ids, each of which is a slice."""
-    monkeypatch.setattr(listing, "SLICE", 1)
+    monkeypatch.setattr(admin, "SLICE", 1)
     found = Office()
     for name in NAMES:
         found.new(name)
@@ -64,7 +64,7 @@ def test_a_pattern_that_takes_too_much_work(office: Office) -> None:
 
 
 def test_many_listings_at_once(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "LISTINGS_MAX", 3)
+    monkeypatch.setattr(admin, "LISTINGS_MAX", 3)
     replies = [ask(office) for _ in range(5)]
     assert [one.waits for one in replies] == [True] * 4 + [False]
     assert replies[4].error is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -74,9 +74,9 @@ def test_many_listings_at_once(office: Office, monkeypatch: pytest.MonkeyPatch) 
 
 def test_listings_of_many_bytes(office: Office) -> None:
     """A filter may have a hundred thousand items."""
-    listings, answers = listing.Listings(), list[object]()
+    listings, answers = admin.Listings(), list[object]()
     body = apis.LIST_TRANSACTIONS.decode_request(2, apis.LIST_TRANSACTIONS.encode_request(2, {}))
-    call = Call(body, 2, "client", "/h", answers.append, size=listing.LISTINGS_BYTES_MAX // 2)
+    call = Call(body, 2, "client", "/h", answers.append, size=admin.LISTINGS_BYTES_MAX // 2)
     assert [listings.add(call) for _ in range(3)] == [True, True, False]
     step = Step(0, 0)
     listings.go_on(office.core.shards.values(), ErrorCode.NONE, step)  # the first has begun

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kafkalog.coordinator.groups.group import Group
-from kafkalog.coordinator.groups.weight import (
+from kafkalog.coordinator.groups.group import (
     GROUP_BYTES,
+    Group,
     expected_bytes,
     member_bytes,
     offset_bytes,

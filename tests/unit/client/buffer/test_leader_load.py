@@ -13,7 +13,7 @@ from kafkalog._native import direct
 from kafkalog.client.buffer.accumulator import Accumulator, Bounds
 from kafkalog.client.buffer.adaptive_partitioning import WEIGHED_S, WEIGHED_S_MAX, Balance
 from kafkalog.client.buffer.delivery import Future
-from kafkalog.client.buffer.leader_load import cumulative
+from kafkalog.client.buffer.partitioners import cumulative
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.producer.producer import Producer
 from kafkalog.wire import apis

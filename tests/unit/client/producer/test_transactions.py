@@ -9,13 +9,13 @@ import pytest
 
 from kafkalog import errors
 from kafkalog.client.calls import groups, topics
+from kafkalog.client.calls.groups import GroupMetadata
 from kafkalog.client.calls.offsets import LATEST, all_partitions, list_offsets
 from kafkalog.client.fetch.fetched import FetchOptions
 from kafkalog.client.fetch.fetcher import Fetcher
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.failures import failure_class
 from kafkalog.client.producer.producer import Producer
-from kafkalog.client.producer.transaction_calls import GroupId
 from kafkalog.testing.broker import TestBroker
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -172,7 +172,7 @@ def test_offsets_of_a_member_that_is_none_spoil_the_transaction(
     cluster: Cluster, where: Any, topic: str, version: int
 ) -> None:
     tp = TopicPartition(topic, 0)
-    member = GroupId(topic, generation=3, member_id="nobody")
+    member = GroupMetadata(topic, generation=3, member_id="nobody")
     with Producer(where, transactional_id=topic) as producer:
         wanted = failure_class(ErrorCode.UNKNOWN_MEMBER_ID), failure_class(
             ErrorCode.ILLEGAL_GENERATION)  # fmt: skip
@@ -318,6 +318,6 @@ def test_failures_that_leave_the_transaction_as_it_was_are_neither(
             assert not large.value.fatal and not large.value.abortable
             producer.send(topic, b"fine", partition=0)
         with pytest.raises(errors.KafkalogError) as member, producer.transaction():
-            producer.send_offsets({TopicPartition(topic, 0): 5}, GroupId(topic, 3, "nobody"))
+            producer.send_offsets({TopicPartition(topic, 0): 5}, GroupMetadata(topic, 3, "nobody"))
         assert member.value.abortable and not member.value.fatal
     assert shown(cluster, topic, 1) == [b"fine"]
