@@ -8,13 +8,11 @@ from contextlib import contextmanager
 from heapq import heappop, heappush
 from itertools import count
 
+from kafkalog.simulate.world import Violated
+
 __all__ = ["Time", "Violated", "telling"]
 
 TRACED = 60
-
-
-class Violated(AssertionError):
-    """An invariant does not hold."""
 
 
 class Time:
