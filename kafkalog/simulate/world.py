@@ -11,6 +11,7 @@ import heapq
 import itertools
 import random
 from collections.abc import Callable
+from math import inf
 from typing import Protocol
 from zlib import crc32
 
@@ -38,17 +39,26 @@ class World:
         self.now_ms: float = 0
         self.events = 0
         """How many have happened."""
-        self.trace: list[str] = []
-        self.digest = 0
-        """Of the trace: two runs of one seed have the same."""
+        self._notes: list[tuple[float, str]] = []
         self._due: list[tuple[float, int, Life | None, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
 
     def note(self, *words: object) -> None:
         """Add a line to the trace."""
-        line = " ".join(map(str, words))
-        self.digest = crc32(b"%d %s" % (int(self.now_ms * 1000), line.encode()), self.digest)
-        self.trace.append(f"{self.now_ms / 1000:9.3f} s  {line}")
+        self._notes.append((self.now_ms, " ".join(map(str, words))))
+
+    @property
+    def trace(self) -> list[str]:
+        """What happened, and when."""
+        return [f"{at_ms / 1000:9.3f} s  {line}" for at_ms, line in self._notes]
+
+    @property
+    def digest(self) -> int:
+        """The checksum of the trace: two runs of one seed have the same."""
+        found = 0
+        for at_ms, line in self._notes:
+            found = crc32(b"%d %s" % (int(at_ms * 1000), line.encode()), found)
+        return found
 
     def chance(self, share: float) -> bool:
         """Whether something happens that happens in this share of cases; 0 draws nothing."""
@@ -65,17 +75,22 @@ class World:
         heapq.heappush(self._due, (ms, next(self._numbers), whose, life, event))
 
     @property
-    def next_ms(self) -> float | None:
-        """When the next event is due: now, if its time has passed.  None: there is none."""
-        return max(self._due[0][0], self.now_ms) if self._due else None
+    def next_ms(self) -> float:
+        """When the next event is due, perhaps in the past; infinity: there is none."""
+        return self._due[0][0] if self._due else inf
 
-    def happen(self) -> bool:
-        """Let time pass to the next event, and that happen; False: there is none."""
+    def happen(self, until_ms: float = inf) -> bool:
+        """Let time pass to the next event, and let that happen; False: none is due until then."""
         if not self._due:
             return False
-        at_ms, _, whose, life, event = heapq.heappop(self._due)
-        self.now_ms = max(self.now_ms, at_ms)
-        if whose is None or (whose.life == life and whose.paused_until_ms <= self.now_ms):
+        now_ms = self._due[0][0]
+        if now_ms < self.now_ms:
+            now_ms = self.now_ms
+        if now_ms > until_ms:
+            return False
+        self.now_ms = now_ms
+        _, _, whose, life, event = heapq.heappop(self._due)
+        if whose is None or (whose.life == life and whose.paused_until_ms <= now_ms):
             self.events += 1
             event()
         elif whose.life == life:
@@ -85,8 +100,6 @@ class World:
     def run(self, until_ms: float, done: Callable[[], bool] = lambda: False) -> None:
         """Let everything happen that is due until then, or until `done`."""
         while not done():
-            next_ms = self.next_ms
-            if next_ms is None or next_ms > until_ms:
+            if not self.happen(until_ms):
                 self.now_ms = max(self.now_ms, until_ms)
                 return
-            self.happen()

@@ -1,13 +1,17 @@
 """The wall clock gives records, files and messages their times; intervals are of another clock.
 
 A wall clock is set back and forward: an interval measured on it is then too long, or too short.
+What is simulated reads neither: it is given the time.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 
-from tests.house.tree import named, with_suffix
+import pytest
+
+from tests.house.tree import ROOT, named, parse, with_suffix
 
 WALL = re.compile(r"time\.time\(|\btime_ns\(|datetime\.now\(|CLOCK_REALTIME|timedjoin")
 
@@ -38,3 +42,22 @@ def test_intervals_are_not_of_the_wall_clock() -> None:
         and WALL.search(path.read_text())
     }
     assert found == set(READERS)
+
+
+DECIDES = [
+    *("consumer/commits", "consumer/core", "consumer/member", "consumer/missing_topics"),
+    *("consumer/session", "fetch/core", "fetch/epochs", "fetch/sessions", "link/metadata"),
+    *("producer/core", "producer/producer_id", "producer/questions"),
+]
+"""Modules of the client that decide; their simulations give them the time and the answers."""
+
+
+@pytest.mark.parametrize("name", DECIDES)
+def test_what_decides_knows_no_clock_and_no_socket(name: str) -> None:
+    found: set[str] = set()
+    for node in ast.walk(parse(ROOT / "kafkalog" / "client" / f"{name}.py")):
+        if isinstance(node, ast.ImportFrom):
+            found.add((node.module or "").partition(".")[0])
+        elif isinstance(node, ast.Import):
+            found.update(one.name.partition(".")[0] for one in node.names)
+    assert found & {"time", "random", "threading", "socket", "select", "os"} == set()

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.virtual import Violated
+from kafkalog.simulate.world import Violated
 
 __all__ = ["Search", "record", "search"]
 

@@ -10,25 +10,27 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Generic, TypeVar
 
 from kafkalog.coordinator.core import Append, Core
 from kafkalog.coordinator.step import Call, Step
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
-from tests.support.virtual import Time, Violated, telling
+from tests.support import simulated
+from tests.support.simulated import drawn
 from tests.unit.coordinator.virtual_core import HOST, WALL_MS, MemoryJournal, Reply
 
-__all__ = ["Faults", "Patience", "Violated", "World", "telling"]
+__all__ = ["Faults", "Patience", "World"]
 
 C = TypeVar("C", bound=Core[Any])
 
 
 @dataclass
-class Faults:
-    """Probabilities of faults; all 0: nothing fails."""
+class Faults(simulated.Faults):
+    """How often each fault happens; each simulation says which ones it draws."""
 
-    delay_ms: int = 5
+    delay_ms: int = drawn(1, 20, 200, calm=5)
     lost: float = 0.0
     """Requests, and answers, that never arrive."""
     twice: float = 0.0
@@ -60,16 +62,17 @@ class Patience:
     """A slow append, at most."""
 
 
-class World(Time, Generic[C]):
+class World(simulated.World, Generic[C]):
     """Virtual time, the coordinator, its journal, the network."""
 
     def __init__(self, seed: int, patience: Patience, append_errors: list[ErrorCode]) -> None:
         super().__init__(seed)
         self.patience = patience
-        self.faults = Faults()
+        self.faults: Faults = Faults()
         self.journal = MemoryJournal()
         self.life = 0
         """How often the coordinator was started."""
+        self.paused_until_ms = 0
         self._append_errors = append_errors
         self._ready_ms = 0
 
@@ -99,23 +102,21 @@ class World(Time, Generic[C]):
     def wall_ms(self) -> int:
         return WALL_MS + self.now_ms
 
-    def run(self, until_ms: int, done: Callable[[], bool] = lambda: False) -> None:
-        """Run events until a time, or until `done`."""
-        while not done():
-            timer_ms = self.core.timers.next_ms()
-            event_ms = until_ms + 1 if self.next_ms is None else self.next_ms
-            next_ms = event_ms if timer_ms is None else min(event_ms, max(timer_ms, self.now_ms))
-            if next_ms > until_ms:
-                self.now_ms = until_ms
-                return
-            self.now_ms = next_ms
-            if event_ms == next_ms:
-                self.happen()
-            else:
-                self.step(lambda _step: None)
-            if self.rng.random() < self.faults.crash:
-                self.restart()
-                self.crashed()
+    def happen(self, until_ms: float = inf) -> bool:
+        """As simulated.World.happen; timers of the coordinator, too."""
+        timer_ms = self.core.timers.next_ms()
+        if timer_ms is None or self.next_ms <= max(timer_ms, self.now_ms):
+            if not super().happen(until_ms):
+                return False
+        elif timer_ms > until_ms:
+            return False
+        else:
+            self.now_ms = max(timer_ms, self.now_ms)
+            self.step(lambda _step: None)
+        if self.rng.random() < self.faults.crash:
+            self.restart()
+            self.crashed()
+        return True
 
     # ---- the coordinator -------------------------------------------------------------------
 
@@ -144,7 +145,7 @@ class World(Time, Generic[C]):
 
     def _append(self, append: Append) -> None:
         """Append to the journal: in order, but sometimes slow or failing."""
-        rng, faults, life = self.rng, self.faults, self.life
+        rng, faults = self.rng, self.faults
         error, written = ErrorCode.NONE, True
         if rng.random() < faults.append_fails:
             error = rng.choice(self._append_errors)
@@ -158,14 +159,13 @@ class World(Time, Generic[C]):
             self.journal.put_of(append.partition, append.records, append.producer)
 
         def outcome() -> None:
-            if life == self.life:
-                if written and not early:
-                    write()
-                self.step(lambda step: self.core.settled(append.number, error, step))
+            if written and not early:
+                write()
+            self.step(lambda step: self.core.settled(append.number, error, step))
 
         if written and early:
             write()
-        self.later(self._ready_ms - self.now_ms, outcome)
+        self.later(self._ready_ms - self.now_ms, outcome, self)
 
     # ---- the network -----------------------------------------------------------------------
 

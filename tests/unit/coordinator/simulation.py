@@ -18,11 +18,14 @@ from typing import Any
 
 from kafkalog.coordinator.groups.core import GroupCore
 from kafkalog.coordinator.groups.group import Group, State
+from kafkalog.simulate.world import Violated
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
+from tests.support.simulated import drawn, simulation
+from tests.unit.coordinator import simulated_world
 from tests.unit.coordinator.group_calls import config, subscription
-from tests.unit.coordinator.simulated_world import Faults, Patience, Violated, World, telling
+from tests.unit.coordinator.simulated_world import Patience, World
 
 GROUP = "g"
 TOPIC = "t"
@@ -46,6 +49,20 @@ REJOIN = {
     ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.UNKNOWN_MEMBER_ID,
 }
+
+
+@dataclass
+class Faults(simulated_world.Faults):
+    """What goes wrong with a group."""
+
+    lost: float = drawn(0, 0.01, 0.1)
+    slow: float = drawn(0, 0.02, 0.1)
+    append_fails: float = drawn(0, 0.02, 0.2)
+    append_fails_written: float = drawn(0, 0.5)
+    append_slow: float = drawn(0, 0.05)
+    crash: float = drawn(0, 0.001, 0.02)
+    dies: float = drawn(0, 0.01, 0.05)
+    busy: float = drawn(0, 0.1)
 
 
 class GroupWorld(World[GroupCore]):
@@ -148,6 +165,7 @@ class Consumer:
     alive: bool = True
     life: int = 0
     """Answers to an earlier process, or to an earlier attempt to join, are ignored."""
+    paused_until_ms: int = 0
     stable: bool = False
     busy: bool = False
     """Keeps its heartbeats up, but delays its rejoin as long as it may."""
@@ -192,8 +210,7 @@ class Consumer:
         self.world.send(api, version, {**identity, **fields}, mine, self.name)
 
     def _again(self, what: Callable[[], None], ms: int = RETRY_MS) -> None:
-        life = self.life
-        self.world.later(ms, lambda: what() if life == self.life else None)
+        self.world.later(ms, what, self)
 
     # ---- joining ---------------------------------------------------------------------------
 
@@ -305,45 +322,22 @@ class Consumer:
             self._send(apis.OFFSET_COMMIT, 8, fields, committed)
 
 
-def settled(world: GroupWorld, consumers: list[Consumer]) -> bool:
-    """Whether the live members share all partitions in one generation."""
+def unsettled(world: GroupWorld, consumers: list[Consumer]) -> str:
+    """The group's state, unless the live members share all partitions in one generation."""
     alive = [consumer for consumer in consumers if consumer.alive]
     group = world.core.shards[0].groups.get(GROUP)
-    if group is None or not alive or group.state is not State.STABLE:
-        return False
-    owned = sorted(p for consumer in alive for p in consumer.owned)
-    same = all(c.stable and c.generation == group.generation for c in alive)
-    return same and len(group.members) == len(alive) and owned == list(range(PARTITIONS))
+    if group is not None and alive and group.state is State.STABLE:
+        owned = sorted(p for consumer in alive for p in consumer.owned)
+        same = all(c.stable and c.generation == group.generation for c in alive)
+        if same and len(group.members) == len(alive) and owned == list(range(PARTITIONS)):
+            return ""
+    return f"{world.picture(group)}"
 
 
-def state(world: GroupWorld) -> Any:
-    return world.picture(world.core.shards[0].groups.get(GROUP))
-
-
-def simulate(seed: int, core: Callable[..., GroupCore] = GroupCore) -> GroupWorld:
-    """One run: faults for a while, then none, until the group must settle.
-
-    Raises: Violated, with the trace of events as its note.
-    """
-    world = GroupWorld(seed, core)
-    with telling(world, seed):
-        _simulate(world)
-    return world
-
-
-def _simulate(world: GroupWorld) -> None:
+def play(world: GroupWorld) -> None:
+    """One run: faults for a while, then none, until the group must settle."""
     rng = world.rng
-    world.faults = Faults(
-        delay_ms=rng.choice([1, 20, 200]),
-        lost=rng.choice([0, 0.01, 0.1]),
-        slow=rng.choice([0, 0.02, 0.1]),
-        append_fails=rng.choice([0, 0.02, 0.2]),
-        append_fails_written=rng.choice([0, 0.5]),
-        append_slow=rng.choice([0, 0.05]),
-        crash=rng.choice([0, 0.001, 0.02]),
-        dies=rng.choice([0, 0.01, 0.05]),
-        busy=rng.choice([0, 0.1]),
-    )
+    world.faults = Faults.draw(rng)
     world.loses_unfinished = rng.random() < 0.5
     consumers = [
         Consumer(world, f"c{i}", rng.choice([None, f"host-{i}"]), rng.choice([3, 5, 8, 9]))
@@ -389,9 +383,10 @@ def _simulate(world: GroupWorld) -> None:
 
 
 def _must_settle(world: GroupWorld, consumers: list[Consumer]) -> None:
-    world.run(world.now_ms + SETTLE_MS, lambda: settled(world, consumers))
-    if not settled(world, consumers):
-        raise Violated(f"S5: not settled in {SETTLE_MS} ms: {state(world)}")
+    world.settle("S5", SETTLE_MS, lambda: unsettled(world, consumers))
     world.run(world.now_ms + 2 * SESSION_MS)
-    if not settled(world, consumers):
-        raise Violated(f"S5: did not stay settled: {state(world)}")
+    if found := unsettled(world, consumers):
+        raise Violated(f"S5: did not stay settled: {found}")
+
+
+simulate = simulation(GroupWorld, play)

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -35,18 +36,21 @@ from kafkalog.coordinator.transactions.transaction import State
 from kafkalog.server.transactions.inter_broker_client import question, results_of
 from kafkalog.server.transactions.permission import Permission
 from kafkalog.server.transactions.write_guards import Guard, Guards
+from kafkalog.simulate.world import Violated
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
+from tests.support.simulated import drawn, simulation
 from tests.unit.coordinator.simulated_log import Partition
-from tests.unit.coordinator.simulated_world import Patience, Violated, telling
+from tests.unit.coordinator.simulated_world import Patience
 from tests.unit.coordinator.simulation_transactions import (
     CONFIG,
     SETTLE_MS,
+    Faults,
     Producer,
     TransactionWorld,
-    calm_in,
-    simulate_in,
+    play,
+    play_calm,
 )
 from tests.unit.coordinator.virtual_core import HOST, Reply
 
@@ -88,10 +92,17 @@ class Node:
         return self.leaders.get(where) == self.number
 
 
+@dataclass
+class NodesFaults(Faults):
+    """The coordinator dies more rarely."""
+
+    crash: float = drawn(0, 0.001, 0.004)
+
+
 class NodesWorld(TransactionWorld):
     """Several nodes; the coordinator is on one of them, its `home`."""
 
-    crashes = (0, 0.001, 0.004)
+    kind_of_faults = NodesFaults
     faulty_ms = 60_000
 
     def __init__(self, seed: int, core: Callable[..., TransactionCore] = TransactionCore) -> None:
@@ -465,27 +476,10 @@ class _Write:
                 raise Violated(f"X7: {self.tag} is behind its marker in {self.where.partition}")
 
 
-def simulate(seed: int, core: Callable[..., TransactionCore] = TransactionCore) -> NodesWorld:
-    """One run: faults for a while, then none, until all transactions must end.
-
-    Raises: Violated, with the trace of events as its note.
-    """
-    world = NodesWorld(seed, core)
-    with telling(world, seed):
-        world.later(1_000, world.second)
-        simulate_in(world)
-        world.run(world.now_ms + SETTLE_MS, lambda: not world.core.unfinished)
-        if world.core.unfinished:
-            raise Violated(f"X8: after {SETTLE_MS} ms a decided end lacks markers")
-    return world
+def _completed(world: NodesWorld) -> None:
+    """Check X8."""
+    world.settle("X8", SETTLE_MS, lambda: world.core.unfinished and "a decided end lacks markers")
 
 
-def simulate_calm(seed: int) -> NodesWorld:
-    """One run without faults; only messages between nodes take time.
-
-    Raises: Violated, as simulate.
-    """
-    world = NodesWorld(seed)
-    with telling(world, seed):
-        calm_in(world)
-    return world
+simulate = simulation(NodesWorld, lambda world: world.later(1_000, world.second), play, _completed)
+simulate_calm = simulation(NodesWorld, play_calm)

@@ -14,7 +14,7 @@ X6  without faults a producer of version 2 gets at most retriable errors, and is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -26,11 +26,14 @@ from kafkalog.coordinator.transactions.requests import Asked
 from kafkalog.coordinator.transactions.shard import Marker, Outside
 from kafkalog.coordinator.transactions.transaction import EPOCH_MAX, Status
 from kafkalog.server.transactions.write_guards import Guard, Guards
+from kafkalog.simulate.world import Violated
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
+from tests.support.simulated import drawn, simulation
+from tests.unit.coordinator import simulated_world
 from tests.unit.coordinator.simulated_log import Partition
-from tests.unit.coordinator.simulated_world import Faults, Patience, Violated, World, telling
+from tests.unit.coordinator.simulated_world import Patience, World
 from tests.unit.coordinator.transaction_calls import settings
 
 IDS = ("one", "two")
@@ -54,11 +57,25 @@ APPEND_ERRORS = [
 ]  # fmt: skip
 
 
+@dataclass
+class Faults(simulated_world.Faults):
+    """What goes wrong with transactions."""
+
+    lost: float = drawn(0, 0.01, 0.1)
+    twice: float = drawn(0, 0.05, 0.3)
+    slow: float = drawn(0, 0.02, 0.1)
+    append_fails: float = drawn(0, 0.02, 0.2)
+    append_fails_written: float = drawn(0, 0.5)
+    append_slow: float = drawn(0, 0.02)
+    marker_fails: float = drawn(0, 0.1)
+    crash: float = drawn(0, 0.001, 0.02)
+    dies: float = drawn(0, 0.02, 0.1)
+
+
 class TransactionWorld(World[TransactionCore]):
     """A world with partitions to write to, and a record of the producers' answers."""
 
-    crashes: Sequence[float] = (0, 0.001, 0.02)
-    """Probabilities of a crash of the coordinator after an event; each run has one of them."""
+    kind_of_faults: type[Faults] = Faults
     faulty_ms = FAULTY_MS
     """How long a run has faults."""
 
@@ -98,11 +115,9 @@ class TransactionWorld(World[TransactionCore]):
 
     def effect(self, effect: Marker) -> None:
         """Write a marker to its partition."""
-        marker, life = effect, self.life
+        marker = effect
 
         def write() -> None:
-            if life != self.life:
-                return  # the request died with the coordinator's process
             error = OK
             if self.rng.random() < self.faults.marker_fails:
                 error = ErrorCode.KAFKA_STORAGE_ERROR
@@ -115,7 +130,7 @@ class TransactionWorld(World[TransactionCore]):
                 self.note(f"{kind} of {who} in {marker.where.partition}")
             self.step(lambda step: self.core.marked(marker, error, step))
 
-        self.later(self.travel_ms(), write)
+        self.later(self.travel_ms(), write, self)  # it dies with the coordinator's process
 
     def produce(self, producer: Producer, where: TopicPartition, sequence: int, tag: str) -> None:
         """Produce a batch as on a broker: verified unless its transaction is open there."""
@@ -125,14 +140,14 @@ class TransactionWorld(World[TransactionCore]):
             if self.parts[where].is_open(identity):
                 answered(self._written(producer, identity, where, sequence, tag))
                 return
-            asked, life = Asked(producer.name, *identity), self.life
+            asked = Asked(producer.name, *identity)
 
             def allowed(_: Step, results: Results) -> None:
                 if results[where] is not OK:
                     answered(results[where])
                     return
                 guard = self.guards.begin(where, *identity)
-                self.later(self.travel_ms(), lambda: append(guard) if life == self.life else None)
+                self.later(self.travel_ms(), lambda: append(guard), self)
 
             def append(guard: Guard) -> None:
                 with self.guards.writing(guard) as holds:
@@ -358,19 +373,8 @@ class Producer:
             self.world.note(f"{self.name} {self.number} dies")
 
 
-def simulate_calm(seed: int) -> TransactionWorld:
-    """One run without faults; only messages take time.
-
-    Raises: Violated, as simulate.
-    """
-    world = TransactionWorld(seed)
-    with telling(world, seed):
-        calm_in(world)
-    return world
-
-
-def calm_in(world: TransactionWorld) -> None:
-    """The run of `simulate_calm`."""
+def play_calm(world: TransactionWorld) -> None:
+    """One run without faults; only messages take time."""
     world.calm = True
     world.faults = Faults(delay_ms=world.rng.choice([1, 20, 200]))
     for number, name in enumerate(IDS):
@@ -379,32 +383,10 @@ def calm_in(world: TransactionWorld) -> None:
     world.check()
 
 
-def simulate(seed: int, core: Callable[..., TransactionCore] = TransactionCore) -> TransactionWorld:
-    """One run: faults for a while, then none, until all transactions must end.
-
-    Raises: Violated, with the trace of events as its note.
-    """
-    world = TransactionWorld(seed, core)
-    with telling(world, seed):
-        simulate_in(world)
-    return world
-
-
-def simulate_in(world: TransactionWorld) -> None:
-    """The faults and the end of a run; see `simulate`."""
+def play(world: TransactionWorld) -> None:
+    """One run: faults for a while, then none, until all transactions must end."""
     rng = world.rng
-    world.faults = Faults(
-        delay_ms=rng.choice([1, 20, 200]),
-        lost=rng.choice([0, 0.01, 0.1]),
-        twice=rng.choice([0, 0.05, 0.3]),
-        slow=rng.choice([0, 0.02, 0.1]),
-        append_fails=rng.choice([0, 0.02, 0.2]),
-        append_fails_written=rng.choice([0, 0.5]),
-        append_slow=rng.choice([0, 0.02]),
-        marker_fails=rng.choice([0, 0.1]),
-        crash=rng.choice(world.crashes),
-        dies=rng.choice([0, 0.02, 0.1]),
-    )
+    world.faults = world.kind_of_faults.draw(rng)
     failing = world.faults.append_fails > 0
     versions = {name: rng.choice([1, 2]) for name in IDS}
     numbers = count()
@@ -435,10 +417,12 @@ def simulate_in(world: TransactionWorld) -> None:
     for one in clients:
         one.die()
     world.run(world.now_ms + PATIENCE.request_ms + PATIENCE.slow_ms)
-    world.run(world.now_ms + SETTLE_MS, lambda: not world.open())
-    if world.open():
-        raise Violated(f"X2: open after {SETTLE_MS} ms: {world.open()}")
+    world.settle("X2", SETTLE_MS, world.open)
     world.check()
     if not failing:  # a failed append may be written anyway
         world.run(world.now_ms + 60_000)
         world.check_journal()
+
+
+simulate = simulation(TransactionWorld, play)
+simulate_calm = simulation(TransactionWorld, play_calm)

@@ -14,11 +14,9 @@ from kafkalog.coordinator.groups import core, groups, loader, offsets, rebalance
 from kafkalog.coordinator.groups.group import Group, State
 from kafkalog.coordinator.step import Step, Write
 from kafkalog.wire.error_codes import ErrorCode
-from tests.support.effort import SEED, rounds
-from tests.unit.coordinator.simulated_world import Violated
+from tests.support.simulated import finds, runs
 from tests.unit.coordinator.simulation import simulate
 
-CANARY_RUNS = 100
 PARTS, RUNS = 2, 20
 
 
@@ -27,10 +25,8 @@ PARTS, RUNS = 2, 20
 @pytest.mark.parametrize("part", range(PARTS))
 def test_groups_keep_their_promises_whatever_happens(part: int) -> None:
     """S1 to S6 hold under lost and slow messages, deaths, restarts and a failing journal."""
-    for number in rounds(RUNS):
-        seed = SEED + number * PARTS + part
-        world = simulate(seed)
-        assert world.told, f"seed {seed}: nothing happened"
+    for world in runs(simulate, RUNS, part, PARTS):
+        assert world.told, f"seed {world.seed}: nothing happened"
 
 
 LATE_ID = 4119604851
@@ -141,7 +137,4 @@ def test_the_simulation_finds_what_is_planted(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of these bugs breaks an invariant within a few runs."""
-    plant(monkeypatch)
-    with pytest.raises(Violated, match=r"S\d"):
-        for seed in range(CANARY_RUNS):  # the same seeds in each run
-            simulate(seed)
+    finds(simulate, plant, monkeypatch, rule=r"S\d")

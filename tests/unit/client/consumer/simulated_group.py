@@ -16,13 +16,13 @@ from kafkalog.coordinator.groups.core import GroupCore
 from kafkalog.coordinator.groups.group import Group
 from kafkalog.coordinator.groups.offsets import Known
 from kafkalog.coordinator.step import Call, Producer
+from kafkalog.simulate.world import Violated
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.records import CONSUMER_PROTOCOL
 from kafkalog.wire.values import ZERO_UUID
-from tests.support.virtual import Violated
 from tests.unit.coordinator.group_calls import config
 from tests.unit.coordinator.simulated_world import Patience, World
 from tests.unit.coordinator.virtual_core import HOST, Reply
@@ -185,7 +185,6 @@ class GroupWorld(World[GroupCore]):
         self.ends: dict[TopicPartition, int] = {}
         """The number of records in each partition."""
         self.judge = Judge(self)
-        self.events = 0
         self.away_until_ms = 0
         """Until then another node coordinates the group, and it is not found."""
         self.silent_until_ms = 0
@@ -215,10 +214,6 @@ class GroupWorld(World[GroupCore]):
     def restart(self) -> None:
         super().restart()
         self.judge.restarted()
-
-    def happen(self) -> None:
-        self.events += 1
-        super().happen()
 
     @property
     def group(self) -> Group | None:

@@ -17,7 +17,7 @@ from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 from tests.unit.client.consumer.simulated_group import GROUP, SESSION_MS
 
-__all__ = ["AwayError", "Habits", "Life", "SimulatedMember", "Trouble", "Wait"]
+__all__ = ["AwayError", "Habits", "Life", "SimulatedMember", "Wait"]
 
 REBALANCE_MS = 30_000
 GRACE_MS = 5_000
@@ -43,13 +43,6 @@ class Habits(NamedTuple):
     instance_id: str | None
 
 
-class Trouble:
-    """How often members and topics have each kind of trouble; 0: never."""
-
-    slow_listener = raises = slow_work = stalls = dies = leaves = 0.0
-    moves = silent = jumps = grows = deletes = 0.0
-
-
 Wait = tuple[int, Callable[[], bool]]
 """When a thread wakes up, unless this condition wakes it earlier."""
 Life = Generator[Wait, None, Any]
@@ -64,7 +57,7 @@ class SimulatedMember:
         self.habits = habits
         self.alive = False
         self.life = 0
-        self.stalled_ms = 0
+        self.paused_until_ms = 0
         """Until then the process does not run."""
 
     # ---- a process ---------------------------------------------------------------------------
@@ -81,18 +74,7 @@ class SimulatedMember:
 
     def later(self, ms: int, event: Callable[[], None]) -> None:
         """Schedule an event for this process: it happens once the process runs, unless it died."""
-        life = self.life
-
-        def happen() -> None:
-            if life != self.life:
-                return
-            left_ms = self.stalled_ms - self.world.now_ms
-            if left_ms > 0:
-                self.world.later(left_ms, happen)
-            else:
-                event()
-
-        self.world.later(ms, happen)
+        self.world.later(ms, event, self)
 
     def ask(
         self, api: Api, version: int, fields: dict[str, Any], then: Callable[[Any], None],

@@ -16,6 +16,7 @@ C6  once faults end, the group settles in bounded time: all partitions are owned
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from kafkalog import errors
@@ -29,10 +30,11 @@ from kafkalog.client.consumer.member import Member, MemberOptions
 from kafkalog.client.consumer.session import Session, Tempo
 from kafkalog.client.consumer.subscription import Subscription
 from kafkalog.coordinator.groups.group import State
+from kafkalog.simulate.world import Violated
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
-from tests.support.virtual import Violated, telling
+from tests.support.simulated import drawn, simulation
 from tests.unit.client.consumer.simulated_group import GROUP, SESSION_MS, GroupWorld
 from tests.unit.client.consumer.simulated_member import (
     API_MS,
@@ -44,10 +46,9 @@ from tests.unit.client.consumer.simulated_member import (
     Habits,
     Life,
     SimulatedMember,
-    Trouble,
     Wait,
 )
-from tests.unit.coordinator.simulated_world import Faults
+from tests.unit.coordinator import simulated_world
 
 __all__ = ["Consumer", "Simulated", "simulate"]
 
@@ -116,10 +117,10 @@ class Consumer(SimulatedMember):
                 if problem.code == ErrorCode.FENCED_INSTANCE_ID:
                     self.session.rest()
                     return
-            if world.chance(world.trouble.leaves):
+            if world.chance(world.faults.leaves):
                 yield from self._close()
                 return
-            slow = world.chance(world.trouble.slow_work)
+            slow = world.chance(world.faults.slow_work)
             work_ms = REBALANCE_MS + 15_000 if slow else self.habits.work_ms
             yield world.now_ms + world.rng.randint(1, work_ms), lambda: False
             try:
@@ -278,9 +279,9 @@ class Consumer(SimulatedMember):
         return self.commits.quiet
 
     def _listener(self, what: str, partitions: list[TopicPartition]) -> Life:
-        world, trouble = self.world, self.world.trouble
+        world, faults = self.world, self.world.faults
         world.note(f"{self.name}: {what} {[f'{tp.topic}-{tp.partition}' for tp in partitions]}")
-        if world.chance(trouble.slow_listener):
+        if world.chance(faults.slow_listener):
             yield world.now_ms + world.rng.randint(1, 2 * SESSION_MS), lambda: False
         if what == "revoked" and self.habits.commits in ("background", "sync"):
             try:
@@ -289,7 +290,7 @@ class Consumer(SimulatedMember):
                 world.note(f"{self.name}: too late to commit")
             if self.habits.commits == "sync":
                 yield world.now_ms + API_MS, lambda: self.commits.quiet
-        if world.chance(trouble.raises):
+        if world.chance(faults.raises):
             return AwayError(what)
         return None
 
@@ -331,6 +332,31 @@ class Consumer(SimulatedMember):
 # ---- a run -----------------------------------------------------------------------------------
 
 
+@dataclass
+class Faults(simulated_world.Faults):
+    """What goes wrong with consumers, their coordinator and their topics."""
+
+    delay_ms: int = drawn(2, 20, 200, calm=5)
+    lost: float = drawn(0, 0.01, 0.1)
+    twice: float = drawn(0, 0.05)
+    slow: float = drawn(0, 0.02, 0.1)
+    append_fails: float = drawn(0, 0, 0.05)
+    append_fails_written: float = drawn(0.5, calm=0)
+    append_slow: float = drawn(0, 0.05)
+    crash: float = drawn(0, 0, 0.001)
+    slow_listener: float = drawn(0, 0.05, 0.2)
+    raises: float = drawn(0, 0.1)
+    slow_work: float = drawn(0, 0, 0.01)
+    stalls: float = drawn(0, 0, 0.02)
+    member_dies: float = drawn(0, 0.01, 0.03)
+    leaves: float = drawn(0, 0, 0.002)
+    moves: float = drawn(0, 0.01)
+    silent: float = drawn(0, 0, 0.02)
+    jumps: float = drawn(0, 0, 0.005)
+    grows: float = drawn(0, 0.01)
+    deletes: float = drawn(0, 0, 0.01)
+
+
 class Simulated(GroupWorld):
     """The world, and what happens to its members and topics."""
 
@@ -338,7 +364,6 @@ class Simulated(GroupWorld):
         self.transactions = 0
         super().__init__(seed)
         rng = self.rng
-        self.trouble = Trouble()
         self.assignors = rng.choice(["range", "sticky", "roundrobin"] + 3 * ["cooperative-sticky"])
         commits = rng.choice(["auto", "auto", "background", "sync", "transaction", "mixed"])
         self.consumers = [
@@ -354,87 +379,49 @@ class Simulated(GroupWorld):
         return Habits(commits, rng.choice([10, 200, 2_000]), rng.choice([200, 1_000, 5_000]),
                       instance)  # fmt: skip
 
-    def chance(self, share: float) -> bool:
-        return share > 0 and self.rng.random() < share
-
     @property
     def living(self) -> list[Consumer]:
         return [one for one in self.consumers if one.alive]
 
 
-def simulate(seed: int) -> Simulated:
-    """Run once: faults for a while, then none, after which the group must settle.
-
-    Raises: Violated; its note is the trace of what happened.
-    """
-    world = Simulated(seed)
-    with telling(world, seed):
-        _simulate(world)
-    return world
-
-
-def _draw(world: Simulated) -> None:
-    rng, trouble = world.rng, world.trouble
-    world.faults = Faults(
-        delay_ms=rng.choice([2, 20, 200]),
-        lost=rng.choice([0, 0.01, 0.1]),
-        twice=rng.choice([0, 0.05]),
-        slow=rng.choice([0, 0.02, 0.1]),
-        append_fails=rng.choice([0, 0, 0.05]),
-        append_fails_written=0.5,
-        append_slow=rng.choice([0, 0.05]),
-        crash=rng.choice([0, 0, 0.001]),
-    )
-    trouble.slow_listener = rng.choice([0, 0.05, 0.2])
-    trouble.raises = rng.choice([0, 0.1])
-    trouble.slow_work = rng.choice([0, 0, 0.01])
-    trouble.stalls = rng.choice([0, 0, 0.02])
-    trouble.dies = rng.choice([0, 0.01, 0.03])
-    trouble.leaves = rng.choice([0, 0, 0.002])
-    trouble.moves = rng.choice([0, 0.01])
-    trouble.silent = rng.choice([0, 0, 0.02])
-    trouble.jumps = rng.choice([0, 0, 0.005])
-    trouble.grows = rng.choice([0, 0.01])
-    trouble.deletes = rng.choice([0, 0, 0.01])
-
-
 def _tick(world: Simulated) -> None:
     """Records arrive, and things go wrong."""
-    rng, trouble = world.rng, world.trouble
+    rng, faults = world.rng, world.faults
     for tp in world.partitions:
         if rng.random() < 0.5:
             world.ends[tp] = world.ends.get(tp, 0) + rng.choice([1, 3, 15])
     for one in world.consumers:
-        if one.alive and world.chance(trouble.dies):
+        if one.alive and world.chance(faults.member_dies):
             one.die()
         elif not one.alive and rng.random() < 0.1:
             one.start()
-        elif one.alive and world.chance(trouble.stalls):
-            one.stalled_ms = world.now_ms + rng.randint(1_000, 2 * SESSION_MS)
+        elif one.alive and world.chance(faults.stalls):
+            one.paused_until_ms = world.now_ms + rng.randint(1_000, 2 * SESSION_MS)
             world.note(f"{one.name} gets no time")
-    if world.chance(trouble.moves):
+    if world.chance(faults.moves):
         world.away_until_ms = world.now_ms + rng.randint(100, SESSION_MS)
         world.restart()
-    if world.chance(trouble.silent):
+    if world.chance(faults.silent):
         world.silent_until_ms = world.now_ms + rng.randint(1_000, 2 * SESSION_MS)
         world.note("the coordinator pauses")
-    if world.chance(trouble.jumps):
+    if world.chance(faults.jumps):
         world.now_ms += rng.randint(1_000, 2 * SESSION_MS)
         world.note("the clock jumped")
-    if world.chance(trouble.grows):
+    if world.chance(faults.grows):
         name = rng.choice(list(world.topics))
         world.topics[name] += 1
         world.note(f"{name} has {world.topics[name]} partitions")
-    if world.chance(trouble.deletes) and "b" in world.topics:
+    if world.chance(faults.deletes) and "b" in world.topics:
         del world.topics["b"]
         world.note("b is deleted")
     if world.now_ms < FAULTY_MS:
         world.later(rng.randint(100, 1_000), lambda: _tick(world))
 
 
-def _simulate(world: Simulated) -> None:
-    _draw(world)
+def play(world: Simulated) -> None:
+    """Run once: faults for a while, then none, after which the group must settle."""
     rng = world.rng
+    world.faults = Faults.draw(rng)
     for one in world.consumers:
         world.later(rng.randint(0, 5_000), one.start)
     if rng.random() < 0.5:
@@ -442,8 +429,7 @@ def _simulate(world: Simulated) -> None:
     world.later(0, lambda: _tick(world))
     world.run(FAULTY_MS)
     world.note("no more faults")
-    raises, world.trouble = world.trouble.raises, Trouble()
-    world.faults = Faults()
+    raises, world.faults = world.faults.raises, Faults()
     for number, one in enumerate(world.consumers):
         if not one.alive and (number == 0 or rng.random() < 0.5):
             one.start()
@@ -454,7 +440,7 @@ def _simulate(world: Simulated) -> None:
     world.topics["a"] += 1
     _must_settle(world)
     # A listener may raise at any time.
-    world.trouble.raises = 0.5 if raises else 0.0
+    world.faults.raises = 0.5 if raises else 0.0
     gone = [one for one in world.consumers if not one.alive]
     if gone:
         rng.choice(gone).start()
@@ -473,9 +459,7 @@ def _simulate(world: Simulated) -> None:
 def _must_settle(world: Simulated) -> None:
     for tp in world.partitions:
         world.ends[tp] = world.ends.get(tp, 0) + 1
-    world.run(world.now_ms + SETTLE_MS, lambda: not _unsettled(world))
-    if why := _unsettled(world):
-        raise Violated(f"C6: not settled in {SETTLE_MS} ms: {why}")
+    world.settle("C6", SETTLE_MS, lambda: _unsettled(world))
     world.run(world.now_ms + 2 * SESSION_MS)
     if why := _unsettled(world):
         raise Violated(f"C6: it did not stay settled: {why}")
@@ -490,9 +474,7 @@ def _must_read_on(world: Simulated) -> None:
     world.note("b is deleted")
     for tp in world.partitions:
         world.ends[tp] += 1
-    world.run(world.now_ms + PROMPT_MS, lambda: not _unread(world))
-    if why := _unread(world):
-        raise Violated(f"C6: {PROMPT_MS} ms after another topic was deleted: {why}")
+    world.settle("C6: another topic was deleted", PROMPT_MS, lambda: _unread(world))
     world.run(world.now_ms + METADATA_MS)
     _must_settle(world)
 
@@ -520,3 +502,6 @@ def _unread(world: Simulated) -> str:
         if given != end:
             return f"{tp}: {given} records of {end} were handed out"
     return ""
+
+
+simulate = simulation(Simulated, play)

@@ -15,9 +15,9 @@ from kafkalog.client.fetch.fetched import Ends, FetchOptions
 from kafkalog.client.fetch.reading import Reading
 from kafkalog.client.link.failures import failure, passing
 from kafkalog.client.link.metadata import NO_NODE, Known, known_in, metadata_of
+from kafkalog.simulate.world import Violated
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
-from tests.support.virtual import Violated
 from tests.unit.client.fetch.simulated_network import TEMPO, WAIT_MS, Flight, Network
 
 __all__ = ["Client"]

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from kafkalog.client.fetch.fetched import Fetched
+from kafkalog.simulate.world import Violated
 from kafkalog.types import Record, TopicPartition
-from tests.support.virtual import Violated
 from tests.unit.client.fetch.simulated_leaders import Logs
 
 __all__ = ["Judge"]

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from kafkalog.types import TopicPartition
 from tests.support.batches import Row, batch
-from tests.support.virtual import Time
+from tests.support.simulated import World
 
 __all__ = ["Batch", "Logs", "Made", "Part", "Replica", "Topic"]
 
@@ -183,7 +183,7 @@ class Topic:
 class Logs:
     """All topics and records, and what goes wrong with them."""
 
-    def __init__(self, time: Time, nodes: list[int], copies: int) -> None:
+    def __init__(self, time: World, nodes: list[int], copies: int) -> None:
         self.time = time
         self.nodes = nodes
         self.alive = set(nodes)

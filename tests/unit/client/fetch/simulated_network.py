@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from kafkalog import errors
 from kafkalog.client.fetch.core import Tempo
 from kafkalog.types import TopicPartition
-from tests.support.virtual import Time
+from tests.support import simulated
+from tests.support.simulated import World, drawn
 from tests.unit.client.fetch.simulated_judge import Judge
 from tests.unit.client.fetch.simulated_leaders import Logs, Replica
 from tests.unit.client.fetch.simulated_nodes import Node, Visit
@@ -20,18 +22,39 @@ WAIT_MS = 300
 METADATA_MS = 4_000
 
 
-class Faults:
-    """How often each fault happens; 0: never."""
+@dataclass
+class Faults(simulated.Faults):
+    """How often each fault happens."""
 
-    delay_ms = 2
-    appends = 0.0
-    lost = broken = late = twice = throttles = 0.0
-    """No answer comes; a connection breaks; its request still arrives; one arrives twice."""
-    stops = silent = evicts = full = nearer = 0.0
-    moves = unclean = lags = retains = deletes = grows = transacts = jumps = 0.0
-    """Per tick."""
-    seeks = pauses = assigns = 0.0
-    """Per step of the program."""
+    slow_ms: int = drawn(5, 100, 1_000)
+    """The longest time until a node knows the controller's decision; it stays."""
+    lost: float = drawn(0, 0, 0.02)
+    """No answer comes."""
+    broken: float = drawn(0, 0.01, 0.1)
+    """A connection breaks."""
+    late: float = drawn(0.5, calm=0)
+    """A request still arrives after that."""
+    twice: float = drawn(0, 0, 0.05)
+    throttles: float = drawn(0, 0, 0.05)
+    # Per tick.
+    appends: float = drawn(0.25, calm=0)
+    stops: float = drawn(0, 0, 0.003)
+    silent: float = drawn(0, 0, 0.002)
+    evicts: float = drawn(0, 0, 0.02)
+    full: float = drawn(0, 0, 0.1)
+    nearer: float = drawn(0, 0.1)
+    moves: float = drawn(0, 0.005, 0.02)
+    unclean: float = drawn(0, 0.5, 1)
+    lags: float = drawn(0, 0.02, 0.05)
+    retains: float = drawn(0, 0.01, 0.03)
+    deletes: float = drawn(0, 0, 0.002)
+    grows: float = drawn(0, 0, 0.001)
+    transacts: float = drawn(0, 0.02)
+    jumps: float = drawn(0, 0, 0.001)
+    # Per step of the program.
+    seeks: float = drawn(0, 0.005, 0.05)
+    pauses: float = drawn(0, 0.005, 0.05)
+    assigns: float = drawn(0, 0, 0.005)
 
 
 class Flight:
@@ -55,14 +78,13 @@ class Flight:
         self.end(errors.PeerGone(f"node {self.node}: the connection broke"))
 
 
-class Network(Time):
+class Network(World):
     """Time, the nodes, and messages between them and the consumer."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         rng = self.rng
         self.faults = Faults()
-        self.events = 0
         self.committed = rng.random() < 0.4
         self.step_ms = rng.choice([50, 150, 300])
         self.look_ms = rng.choice([500, METADATA_MS])
@@ -84,23 +106,9 @@ class Network(Time):
     def now_s(self) -> float:
         return 1_000 + self.now_ms / 1000
 
-    def chance(self, share: float) -> bool:
-        return share > 0 and self.rng.random() < share
-
-    def travel_ms(self) -> int:
-        return self.rng.randint(0, self.faults.delay_ms)
-
     def leading(self, tp: TopicPartition) -> Replica | None:
         part = self.logs.part(tp)
         return None if part is None else part.leading
-
-    def run(self, until_ms: int, done: Callable[[], bool] = lambda: False) -> None:
-        while self.next_ms is not None and max(self.next_ms, self.now_ms) <= until_ms:
-            self.events += 1
-            self.happen()
-            if done():
-                return
-        self.now_ms = max(self.now_ms, until_ms)
 
     # ---- the network -----------------------------------------------------------------------
 

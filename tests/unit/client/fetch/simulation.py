@@ -19,7 +19,7 @@ P6  while no request is in flight, a node's fetch session holds exactly what the
 
 from __future__ import annotations
 
-from tests.support.virtual import Violated, telling
+from tests.support.simulated import simulation
 from tests.unit.client.fetch.simulated_client import Client
 from tests.unit.client.fetch.simulated_network import TEMPO, Faults, Network
 from tests.unit.client.fetch.simulated_nodes import Node
@@ -98,53 +98,23 @@ class World(Network):
         self.publish(self.logs.slow_ms)
 
 
-def simulate(seed: int) -> World:
-    """Run once: faults for a while, then none, after which everything must be read.
-
-    Raises: Violated; its note is the trace of what happened.
-    """
-    world = World(seed)
-    with telling(world, seed):
-        _draw(world)
-        for part in world.logs.parts:
-            world.client.assigned.add(part.tp)
-            world.client.set(part.tp, 0)
-        world.later(0, world.tick)
-        world.later(0, world.client.step)
-        world.run(FAULTY_MS)
-        world.note("no more faults")
-        world.faults = Faults()
-        world.run(world.now_ms + STRAY_MS)
-        _must_settle(world)
-    return world
+def play(world: World) -> None:
+    """Run once: faults for a while, then none, after which everything must be read."""
+    world.faults = Faults.draw(world.rng)
+    world.logs.slow_ms = world.faults.slow_ms
+    for part in world.logs.parts:
+        world.client.assigned.add(part.tp)
+        world.client.set(part.tp, 0)
+    world.later(0, world.tick)
+    world.later(0, world.client.step)
+    world.run(FAULTY_MS)
+    world.note("no more faults")
+    world.faults = Faults()
+    world.run(world.now_ms + STRAY_MS)
+    _must_settle(world)
 
 
-def _draw(world: World) -> None:
-    rng, faults = world.rng, world.faults
-    faults.delay_ms = rng.choice([2, 20, 200])
-    world.logs.slow_ms = rng.choice([5, 100, 1_000])
-    faults.lost = rng.choice([0, 0, 0.02])
-    faults.broken = rng.choice([0, 0.01, 0.1])
-    faults.late = 0.5
-    faults.appends = 0.25
-    faults.twice = rng.choice([0, 0, 0.05])
-    faults.throttles = rng.choice([0, 0, 0.05])
-    faults.stops = rng.choice([0, 0, 0.003])
-    faults.silent = rng.choice([0, 0, 0.002])
-    faults.evicts = rng.choice([0, 0, 0.02])
-    faults.full = rng.choice([0, 0, 0.1])
-    faults.nearer = rng.choice([0, 0.1])
-    faults.moves = rng.choice([0, 0.005, 0.02])
-    faults.unclean = rng.choice([0, 0.5, 1])
-    faults.lags = rng.choice([0, 0.02, 0.05])
-    faults.retains = rng.choice([0, 0.01, 0.03])
-    faults.deletes = rng.choice([0, 0, 0.002])
-    faults.grows = rng.choice([0, 0, 0.001])
-    faults.transacts = rng.choice([0, 0.02])
-    faults.jumps = rng.choice([0, 0, 0.001])
-    faults.seeks = rng.choice([0, 0.005, 0.05])
-    faults.pauses = rng.choice([0, 0.005, 0.05])
-    faults.assigns = rng.choice([0, 0, 0.005])
+simulate = simulation(World, play)
 
 
 def _must_settle(world: World) -> None:
@@ -157,9 +127,7 @@ def _must_settle(world: World) -> None:
             logs.transact(part)
     world.publish(0)
     world.step_ms = 50
-    world.run(world.now_ms + SETTLE_MS, lambda: not _unread(world))
-    if why := _unread(world):
-        raise Violated(f"P5: not read in {SETTLE_MS} ms: {why}")
+    world.settle("P5", SETTLE_MS, lambda: _unread(world))
 
 
 def _unread(world: World) -> str:

@@ -5,25 +5,20 @@ A failure names its seed.
 
 from __future__ import annotations
 
-import ast
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from kafkalog import errors
-from kafkalog.client.fetch import core, epochs, sessions
+from kafkalog.client.fetch import epochs, sessions
 from kafkalog.client.fetch.core import Asked, Core, Lost
 from kafkalog.client.fetch.epochs import Epochs, Place
-from kafkalog.client.link import metadata
 from kafkalog.client.link.metadata import Known
 from kafkalog.types import TopicPartition
-from tests.support.effort import SEED, rounds
-from tests.support.virtual import Violated
+from tests.support.simulated import finds, runs
 from tests.unit.client.fetch.simulation import simulate
 
-CANARY_RUNS = 100
 PARTS, RUNS = 2, 2
 
 
@@ -34,25 +29,8 @@ def test_positions_keep_their_promises_whatever_happens(part: int) -> None:
     """P1 to P6 hold with lost and late messages, nodes that stop and stall, leaders that move and
     lack records, old metadata, retention, topics that are recreated and grow, sessions that are
     evicted, replicas that lag, seeks, pauses, and a clock that jumps."""
-    for number in rounds(RUNS):
-        seed = SEED + number * PARTS + part
-        world = simulate(seed)
-        assert world.judge.handed_out, f"seed {seed}: nothing happened"
-
-
-@pytest.mark.parametrize(
-    "module", [core, epochs, sessions, metadata], ids=lambda module: module.__name__
-)
-def test_what_decides_knows_no_clock_and_no_socket(module: Any) -> None:
-    tree = ast.parse(inspect.getsource(module))
-    found = {
-        name.split(".")[0]
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.Import, ast.ImportFrom))
-        for name in ([node.module] if isinstance(node, ast.ImportFrom) and node.module
-                     else [one.name for one in node.names])
-    }  # fmt: skip
-    assert found & {"time", "random", "threading", "socket", "select", "os"} == set()
+    for world in runs(simulate, RUNS, part, PARTS):
+        assert world.judge.handed_out, f"seed {world.seed}: nothing happened"
 
 
 RETAINED, RECREATED = 102, 30074
@@ -187,7 +165,4 @@ def test_the_simulation_finds_what_is_planted(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of these bugs breaks a promise within a few runs."""
-    plant(monkeypatch)
-    with pytest.raises(Violated, match=r"P\d"):
-        for seed in range(CANARIES[plant], CANARIES[plant] + CANARY_RUNS):  # always the same seeds
-            simulate(seed)
+    finds(simulate, plant, monkeypatch, CANARIES[plant], r"P\d")

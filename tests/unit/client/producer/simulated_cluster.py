@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
@@ -18,9 +19,10 @@ from kafkalog.client.link.transport import Address
 from kafkalog.client.producer.core import Answer
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
-from tests.support.virtual import Time
+from tests.support import simulated
+from tests.support.simulated import drawn
 
-__all__ = ["Brokers", "Log", "Partition", "Seen", "Stored", "Verdict"]
+__all__ = ["Brokers", "Faults", "Log", "Partition", "Seen", "Stored", "Verdict", "World"]
 
 REMEMBERED = 5
 """Batches remembered per producer."""
@@ -31,6 +33,42 @@ BEFORE_APPEND = [
     ErrorCode.INVALID_RECORD,
 ]
 AFTER_APPEND = [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+
+
+@dataclass
+class Faults(simulated.Faults):
+    """How often each fault happens."""
+
+    lost: float = drawn(0, 0.01, 0.1)
+    """No answer comes."""
+    broken: float = drawn(0, 0.01, 0.1)
+    """A connection breaks."""
+    late: float = drawn(0, 0.5)
+    """A request still arrives after that."""
+    twice: float = drawn(0, 0.1)
+    silent: float = drawn(0, 0, 0.02)
+    """A node pauses."""
+    unopened: float = drawn(0, 0.2)
+    """A node accepts no connection."""
+    unasked: float = drawn(0, 0.2)
+    """It does not answer other requests (metadata, ids)."""
+    # Per tick.
+    moves: float = drawn(0, 0.02, 0.2)
+    deletes: float = drawn(0, 0, 0.01)
+    denies: float = drawn(0, 0, 0.02)
+    limits: float = drawn(0, 0.02, 0.1)
+    forgets: float = drawn(0, 0.1)
+    jumps: float = drawn(0, 0, 0.005)
+    refuses: float = drawn(0, 0.02, 0.2)
+    """A leader refuses a batch."""
+    slow_ms: int = drawn(0, 50, 500)
+    """The longest time until a batch is committed."""
+
+
+class World(simulated.World):
+    """Time and the faults of brokers."""
+
+    faults: Faults
 
 
 class Stored(NamedTuple):
@@ -142,13 +180,9 @@ class Partition:
 class Brokers:
     """All partitions, and their faults."""
 
-    def __init__(self, time: Time, nodes: int, topics: dict[str, int], forgets: bool) -> None:
+    def __init__(self, time: World, nodes: int, topics: dict[str, int], forgets: bool) -> None:
         self.time = time
         self.nodes = range(nodes)
-        self.refuses = 0.0
-        """How often any batch is refused."""
-        self.slow_ms = 0
-        """The longest time until a batch is committed."""
         self.ids = {name: UUID(int=i + 1) for i, name in enumerate(topics)}
         self.gone: set[str] = set()
         self.denied: set[str] = set()
@@ -176,7 +210,7 @@ class Brokers:
             done(Verdict(Answer(ErrorCode.NOT_LEADER_OR_FOLLOWER), *told))
         elif len(data) > part.bytes_max:
             done(Verdict(Answer(ErrorCode.MESSAGE_TOO_LARGE)))
-        elif rng.random() < self.refuses:
+        elif rng.random() < self.time.faults.refuses:
             done(Verdict(Answer(rng.choice(BEFORE_APPEND))))
         else:
             self._append(part, tp, data, done)
@@ -192,7 +226,7 @@ class Brokers:
             done(Verdict(Answer(code)))
             return
         rng = self.time.rng
-        if rng.random() < self.refuses:
+        if rng.random() < self.time.faults.refuses:
             done(Verdict(Answer(rng.choice(AFTER_APPEND))))
         else:
             part.waiters.append((stored, done))
@@ -203,7 +237,7 @@ class Brokers:
                 log.committed = max(log.committed, count)
                 part.settle()
 
-        self.time.later(rng.randint(0, 3) + rng.randint(0, self.slow_ms), replicated)
+        self.time.later(rng.randint(0, 3) + rng.randint(0, self.time.faults.slow_ms), replicated)
 
     # ---- what happens to them --------------------------------------------------------------
 

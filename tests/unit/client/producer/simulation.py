@@ -33,10 +33,12 @@ from kafkalog.client.link.transport import Options
 from kafkalog.client.producer.core import Core, Doubt, Ended, Say
 from kafkalog.client.producer.producer_id import ProducerId
 from kafkalog.client.producer.producer_metadata import ProducerMetadata
+from kafkalog.simulate.world import Violated
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
-from tests.support.virtual import Time, Violated, telling
-from tests.unit.client.producer.simulated_cluster import Brokers, Log, Seen, Verdict, gone
+from tests.support.simulated import simulation
+from tests.unit.client.producer import simulated_cluster
+from tests.unit.client.producer.simulated_cluster import Brokers, Faults, Log, Seen, Verdict, gone
 
 __all__ = ["World", "simulate"]
 
@@ -53,18 +55,6 @@ RECORD_ROOM = 400
 CLIENT = Options(
     request_timeout_ms=int(REQUEST_S * 1000), retry_backoff_ms=50, retry_backoff_max_ms=500
 )
-
-
-class Faults:
-    """How often each fault happens; 0: never."""
-
-    delay_ms = 2
-    lost = broken = late = twice = 0.0
-    """No answer comes; a connection breaks; its request still arrives; one arrives twice."""
-    silent = unopened = unasked = 0.0
-    """A node pauses; accepts no connection; does not answer other requests (metadata, ids)."""
-    moves = deletes = denies = limits = forgets = jumps = 0.0
-    """Per tick."""
 
 
 class Sent(NamedTuple):
@@ -130,7 +120,7 @@ class Line:
             settle()
 
 
-class World(Time):
+class World(simulated_cluster.World):
     """Time, the brokers, the network, and the producer as its sender drives it."""
 
     def __init__(self, seed: int) -> None:
@@ -140,7 +130,6 @@ class World(Time):
         self.idempotent = rng.random() < 0.8
         self.brokers = Brokers(self, rng.choice([1, 2, 3]), {"a": 2, "b": 1}, rng.random() < 0.3)
         self.sent: list[Sent] = []
-        self.events = 0
         self.silent_ms = dict.fromkeys(self.brokers.nodes, 0)
         self.options = SendOptions(
             acks=-1, codec=0, level=None, in_flight=rng.choice([1, 2, 5]), request_bytes=4_000,
@@ -167,18 +156,6 @@ class World(Time):
     @property
     def now_s(self) -> float:
         return BEGIN_S + self.now_ms / 1000
-
-    def chance(self, share: float) -> bool:
-        return share > 0 and self.rng.random() < share
-
-    def travel_ms(self) -> int:
-        return self.rng.randint(0, self.faults.delay_ms)
-
-    def run(self, until_ms: int) -> None:
-        while self.next_ms is not None and max(self.next_ms, self.now_ms) <= until_ms:
-            self.events += 1
-            self.happen()
-        self.now_ms = max(self.now_ms, until_ms)
 
     # ---- the producer ----------------------------------------------------------------------
 
@@ -486,37 +463,6 @@ def _holds(log: Log, flight: Flight, tp: TopicPartition) -> bool:
 # ---- a run -----------------------------------------------------------------------------------
 
 
-def simulate(seed: int) -> World:
-    """Run once: faults for a while, then none, after which everything sent must be acknowledged.
-
-    Raises: Violated; its note is the trace of what happened.
-    """
-    world = World(seed)
-    with telling(world, seed):
-        _simulate(world)
-    return world
-
-
-def _draw_faults(world: World) -> None:
-    rng, faults = world.rng, world.faults
-    faults.delay_ms = rng.choice([2, 20, 200])
-    faults.lost = rng.choice([0, 0.01, 0.1])
-    faults.broken = rng.choice([0, 0.01, 0.1])
-    faults.late = rng.choice([0, 0.5])
-    faults.twice = rng.choice([0, 0.1])
-    faults.silent = rng.choice([0, 0, 0.02])
-    faults.unopened = rng.choice([0, 0.2])
-    faults.unasked = rng.choice([0, 0.2])
-    faults.moves = rng.choice([0, 0.02, 0.2])
-    faults.deletes = rng.choice([0, 0, 0.01])
-    faults.denies = rng.choice([0, 0, 0.02])
-    faults.limits = rng.choice([0, 0.02, 0.1])
-    faults.forgets = rng.choice([0, 0.1]) if world.brokers.forgets else 0
-    faults.jumps = rng.choice([0, 0, 0.005])
-    world.brokers.refuses = rng.choice([0, 0.02, 0.2])
-    world.brokers.slow_ms = rng.choice([0, 50, 500])
-
-
 def _tick(world: World) -> None:
     """Records are sent, and things go wrong."""
     rng, faults, brokers = world.rng, world.faults, world.brokers
@@ -558,14 +504,14 @@ def _forget(world: World, tp: TopicPartition) -> None:
         world.brokers.partitions[tp].log.forget()
 
 
-def _simulate(world: World) -> None:
-    _draw_faults(world)
+def play(world: World) -> None:
+    """Run once: faults for a while, then none, after which everything sent must be acknowledged."""
+    world.faults = Faults.draw(world.rng, () if world.brokers.forgets else ("forgets",))
     world.later(0, lambda: _tick(world))
     world.run(FAULTY_MS)
     world.note("no more faults")
     world.faults = Faults()
     brokers = world.brokers
-    brokers.refuses, brokers.slow_ms = 0.0, 0
     brokers.denied.clear()
     for part in brokers.partitions.values():
         part.bytes_max = 1 << 20
@@ -582,3 +528,6 @@ def _simulate(world: World) -> None:
             raise Violated(f"P8: {tp.topic}-{tp.partition}: found {problem}, wanted no failure")
     world.check()
     world.check_quiet()
+
+
+simulate = simulation(World, play)

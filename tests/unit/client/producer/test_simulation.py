@@ -5,8 +5,6 @@ Each run has a seed, which a failure reports.
 
 from __future__ import annotations
 
-import ast
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -16,17 +14,15 @@ from kafkalog import errors
 from kafkalog._native import direct
 from kafkalog.client.buffer.accumulator import Lane
 from kafkalog.client.buffer.delivery import Batch
-from kafkalog.client.producer import core, producer_id, questions
+from kafkalog.client.producer import core, producer_id
 from kafkalog.client.producer.core import Answer, Core
 from kafkalog.client.producer.producer_metadata import ProducerMetadata
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
-from tests.support.effort import SEED, rounds
-from tests.support.virtual import Violated
+from tests.support.simulated import finds, runs
 from tests.unit.client.producer.simulation import World, simulate
 
 send = direct("intake_send")
-CANARY_RUNS = 100
 PARTS, RUNS = 2, 6
 
 
@@ -36,25 +32,8 @@ PARTS, RUNS = 2, 6
 def test_a_producer_keeps_its_promises_whatever_happens(part: int) -> None:
     """P1 to P8 hold with lost, late and duplicated messages, leaders that move, topics that are
     recreated, limits that shrink, silent nodes and a clock that jumps."""
-    for number in rounds(RUNS):
-        seed = SEED + number * PARTS + part
-        world = simulate(seed)
-        assert world.sent, f"seed {seed}: nothing happened"
-
-
-@pytest.mark.parametrize(
-    "module", [core, producer_id, questions], ids=lambda module: module.__name__
-)
-def test_what_decides_knows_no_clock_and_no_socket(module: Any) -> None:
-    tree = ast.parse(inspect.getsource(module))
-    found = {
-        name.split(".")[0]
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.Import, ast.ImportFrom))
-        for name in ([node.module] if isinstance(node, ast.ImportFrom) and node.module
-                     else [one.name for one in node.names])
-    }  # fmt: skip
-    assert found & {"time", "random", "threading", "socket", "select", "os"} == set()
+    for world in runs(simulate, RUNS, part, PARTS):
+        assert world.sent, f"seed {world.seed}: nothing happened"
 
 
 RETRIES_END = 7
@@ -198,7 +177,4 @@ def test_the_simulation_finds_what_is_planted(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of these bugs breaks a promise within a few runs."""
-    plant(monkeypatch)
-    with pytest.raises(Violated, match=r"P\d"):
-        for seed in range(CANARIES[plant], CANARIES[plant] + CANARY_RUNS):  # always the same seeds
-            simulate(seed)
+    finds(simulate, plant, monkeypatch, CANARIES[plant], r"P\d")
