@@ -1,4 +1,4 @@
-/* check.h: a topic's requirements on batches appended to its log: kafka.md 2.2, steps 2 and 5.
+/* check.h: a topic's requirements on batches appended to its log: Kafka's LogValidator.
  * Pure: it needs no log and no lock. */
 #ifndef KL_CHECK_H
 #define KL_CHECK_H

@@ -1,4 +1,4 @@
-/* codec.h: the protocol's fields in a frame and in a response.  kafka.md 4.3.
+/* codec.h: the protocol's fields in a frame and in a response.  KIP-482.
  *
  * A reader never leaves its span: what does not fit makes it `bad` and reads as zero or
  * empty from then on, so that a parser looks at `bad` once, before it acts. */

@@ -1,5 +1,5 @@
 /* codes.h: the error codes of Kafka that the fast path answers with, and those for our statuses.
- * kafka.md, appendix A. */
+ * Kafka's Errors.java. */
 #ifndef KL_CODES_H
 #define KL_CODES_H
 

@@ -1,5 +1,5 @@
 /* fetch.c: Fetch from its first byte to its last: parse, session, read, wait for
- * fetch.min.bytes, answer.  kafka.md 3.8, 4.5. */
+ * fetch.min.bytes, answer.  Kafka's ReplicaManager.fetchMessages, DelayedFetch. */
 #include "fetch.h"
 
 enum {

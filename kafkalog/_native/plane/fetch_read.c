@@ -1,5 +1,5 @@
 /* fetch_read.c: the result for each partition of a Fetch: records, or an error.
- * kafka.md 2.5, 4.5. */
+ * Kafka's ReplicaManager.readFromLog. */
 #include "fetch.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* followers.h: the other replicas of a partition that is led here: how far each is, and so up to
- * where records are visible.  kafka.md 3.5.
+ * where records are visible.  Kafka's Partition.scala.
  *
  * Locks: `telling` before the log's lock; `lock` after every other. */
 #ifndef KL_FOLLOWERS_H
