@@ -31,8 +31,8 @@ def rendered() -> Iterator[tuple[Path, str]]:
     yield HERE / "spark.md", document.render_markdown()
     architecture = HERE / "architecture.md"
     yield architecture, layers.shown(architecture.read_text(encoding="utf-8"))
-    clients = HERE / "clients.md"
-    yield clients, between(clients, "error codes", handling.render_markdown())
+    failures = HERE / "client-failures.md"
+    yield failures, between(failures, "error codes", handling.render_markdown())
     yield from report.rendered()
 
 

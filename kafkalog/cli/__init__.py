@@ -384,7 +384,7 @@ def _command_markdown(name: str) -> list[str]:
         text = str(action.help or "").replace("%%", "%").replace("|", "\\|")
         lines.append(f"| `{words}` | {text} |")
     example = str(_module(name).EXAMPLES).strip().split("\n")[1:]
-    return [*lines, "", "```", *(line.removeprefix("  ") for line in example), "```"]
+    return [*lines, "", "```sh", *(line.removeprefix("  ") for line in example), "```"]
 
 
 def _argument_words(action: argparse.Action) -> str:

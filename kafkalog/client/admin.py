@@ -63,7 +63,7 @@ class Admin(Locked):
         """Nothing is sent yet.
 
         `where`: `host:port`, several with commas, or a store.  `config` takes Kafka's names (see
-        docs/clients.md); the arguments override it.
+        docs/client-options.md); the arguments override it.
 
         Raises: ArgumentError, UnknownSetting, InvalidSetting, Closed.
         """

@@ -1,7 +1,7 @@
 """Decides what follows when brokers come, go, or ask to shut down.
 
 Decisions, as defined in kafkalog.controller.partitions; the rules are those of Kafka's
-controller on ZooKeeper (kafka.md of the specification, 3.11).
+controller on ZooKeeper (3.9, KafkaController.scala).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Elects the next leader of a partition.
 
-Pure.  The rules are those of Kafka's controller on ZooKeeper (3.9; kafka.md of the specification,
-3.9).  tests/kafka/cluster/test_elect.py compares the two.
+Pure.  The rules are those of Kafka's controller on ZooKeeper (3.9, Election.scala).
+tests/kafka/cluster/test_elect.py compares the two.
 
 `live` are the brokers that may be elected: registered, with the partition's disk, and not shutting
 down.  Each election returns the partition's next leadership, or None if no broker may lead.  Each

@@ -3,7 +3,7 @@
 Pure, and the same for every store.  Each function takes a request and returns the records that
 fulfil it, and exactly one result per item, with Kafka's error and a message (clients handle a
 missing message badly).  Source: Kafka's ControllerApis, ReplicationControlManager (4.4),
-AdminManager (3.9); kafka.md of the specification, 4.6.
+AdminManager (3.9).
 """
 
 from __future__ import annotations

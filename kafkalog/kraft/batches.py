@@ -1,7 +1,7 @@
 """Encodes and decodes batches of metadata records and KRaft's control records.
 
 A data record has no key and a framed value; a control record's key names its kind.
-Source: kafka.md of the specification, 1.2 and 1.13; docs/format.md, "Metadata".
+Source: KIP-595, KIP-631; docs/format.md, "Metadata".
 """
 
 import struct

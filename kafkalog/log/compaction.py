@@ -2,7 +2,7 @@
 
 The data plane does the rounds (kl_clean_*) and hands compressed batches to the codecs.  What
 is kept and what is removed: docs/format.md, "Compaction".  Source: Kafka's LogCleaner and
-LogCleanerManager; kafka.md 2.10.
+LogCleanerManager.
 """
 
 import os

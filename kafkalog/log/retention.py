@@ -1,6 +1,6 @@
 """Which segments may be deleted: pure decisions over a log's segments.
 
-Source: kafka.md 2.8; Kafka's UnifiedLog.deleteOldSegments.
+Source: Kafka's UnifiedLog.deleteOldSegments.
 """
 
 from collections.abc import Callable, Sequence

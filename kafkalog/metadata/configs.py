@@ -1,7 +1,7 @@
 """Changes and describes the settings of topics and brokers: from a request and the image.
 
 Pure, as kafkalog.kraft.plan.  Source: Kafka's ConfigAdminManager,
-ConfigurationControlManager, ConfigHelper; kafka.md of the specification, 4.6.
+ConfigurationControlManager, ConfigHelper.
 """
 
 import re

@@ -1,7 +1,7 @@
 """The znodes of Kafka with ZooKeeper: their paths, how they are read, how they are written.
 
 Pure: bytes to values and back.  Each kind has a path, `read_...` and `write_...`; the words are
-Kafka's.  Source: the tree that Kafka 3.9.2 makes; kafka.md of the specification, 3.10.
+Kafka's.  Source: the tree that Kafka 3.9.2 makes, and its ZkData.scala.
 
 Raises, of every reader: BadZnode, with the path, what was found and what was wanted.
 """

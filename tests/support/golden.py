@@ -34,14 +34,14 @@ class Field(NamedTuple):
 
 
 def text(name: str) -> str:
-    """The block tagged `golden <name>`."""
-    blocks = re.findall(rf"^```golden {re.escape(name)}\n(.*?)^```$", _document(), re.M | re.S)
+    """The block tagged `golden-<name>`."""
+    blocks = re.findall(rf"^```golden-{re.escape(name)}\n(.*?)^```$", _document(), re.M | re.S)
     assert len(blocks) == 1, f"{len(blocks)} blocks named {name} in {DOCUMENT.name}"
     return str(blocks[0])
 
 
 def names() -> list[str]:
-    return re.findall(r"^```golden (\S+)$", _document(), re.M)
+    return re.findall(r"^```golden-(\S+)$", _document(), re.M)
 
 
 def _document() -> str:

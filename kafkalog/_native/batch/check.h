@@ -1,5 +1,5 @@
-/* check.h: a topic's rules for batches appended to its log (kafka.md 2.2, steps 2 and 5).  Pure:
- * needs no log and no lock. */
+/* check.h: a topic's rules for batches appended to its log (Kafka's LogValidator).  Pure: needs no
+ * log and no lock. */
 #ifndef KL_CHECK_H
 #define KL_CHECK_H
 

@@ -283,7 +283,7 @@ static kl_status note_abort(kl_log *log, const kl_batch *batch, bool *noted) {
     if (!status) status = kl_log_settle_tail(log);
     if (!status) status = make_room(log, batch->batch_bytes);
     if (status) return status;
-    /* The last stable offset just after the marker (kafka.md, trap 2.17.3). */
+    /* The last stable offset just after the marker, as in Kafka's ProducerStateManager. */
     int64_t open = kl_producers_first_open_besides(&log->producers, entry);
     const kl_aborted aborted = {batch->producer_id, entry->txn_start_offset,
                                 batch->last_offset, KL_MIN(open, batch->last_offset + 1)};

@@ -1,4 +1,4 @@
-/* codec.h: protocol fields in requests and responses.  kafka.md 4.3.
+/* codec.h: protocol fields in requests and responses (KIP-482).
  *
  * A reader never leaves its span: a field that does not fit sets `bad` and reads as zero or empty
  * from then on, so a parser checks `bad` once, before it acts. */

@@ -1,5 +1,4 @@
-/* codes.h: the Kafka error codes of the fast path, and the code of each status.  kafka.md, appendix
- * A. */
+/* codes.h: the Kafka error codes of the fast path (Errors.java), and the code of each status. */
 #ifndef KL_CODES_H
 #define KL_CODES_H
 

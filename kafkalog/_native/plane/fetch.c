@@ -1,5 +1,5 @@
-/* fetch.c: a Fetch request: parse, session, read, wait for fetch.min.bytes, answer.  kafka.md 3.8,
- * 4.5. */
+/* fetch.c: a Fetch request: parse, session, read, wait for fetch.min.bytes, answer.  Kafka's
+ * ReplicaManager.fetchMessages, DelayedFetch. */
 #include "fetch.h"
 
 enum {

@@ -1,4 +1,4 @@
-/* fetch_answer.c: the response of Fetch, versions 4 to 18.  kafka.md 4.12. */
+/* fetch_answer.c: the response of Fetch, versions 4 to 18.  Kafka's FetchResponse.json. */
 #include "fetch.h"
 
 enum {

@@ -1,4 +1,4 @@
-/* fetch_parse.c: the body of Fetch, versions 4 to 18.  kafka.md 4.12. */
+/* fetch_parse.c: the body of Fetch, versions 4 to 18.  Kafka's FetchRequest.json. */
 #include "fetch.h"
 
 enum {

@@ -1,5 +1,5 @@
-/* fetch_read.c: reads the records, or the error, of each partition of a Fetch.  kafka.md 2.5,
- * 4.5. */
+/* fetch_read.c: reads the records, or the error, of each partition of a Fetch.  Kafka's
+ * ReplicaManager.readFromLog. */
 #include "fetch.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* produce.c: a Produce request: parse, look up, append in place, wait for acks=all, answer.
- * kafka.md 2.2, 3.5, 4.12. */
+/* produce.c: a Produce request: parse, look up, append in place, wait for acks=all, answer.  Kafka's
+ * ReplicaManager.appendRecords. */
 #include "produce.h"
 
 #include <stdio.h>

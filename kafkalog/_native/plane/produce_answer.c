@@ -1,4 +1,4 @@
-/* produce_answer.c: the response of Produce, versions 0 to 13.  kafka.md 4.12. */
+/* produce_answer.c: the response of Produce, versions 0 to 13.  Kafka's ProduceResponse.json. */
 #include "produce.h"
 
 enum {

@@ -1,4 +1,4 @@
-/* session.c: the cache of fetch sessions.  kafka.md 4.5, point 1. */
+/* session.c: the cache of fetch sessions.  KIP-227, Kafka's FetchSession.scala. */
 #include "session.h"
 
 #include <sys/random.h>

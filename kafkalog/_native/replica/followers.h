@@ -1,5 +1,5 @@
 /* followers.h: the followers of a partition led by this node, their progress, and so the high
- * watermark.  kafka.md 3.5.
+ * watermark.  Kafka's Partition.scala.
  *
  * Locks: `telling` before the log's lock; `lock` after every other. */
 #ifndef KL_FOLLOWERS_H

@@ -86,7 +86,7 @@ class Consumer(Positions):
         """Nothing is sent yet.
 
         `where`: `host:port`, several with commas, or a store.  `topics`, or a `pattern` that the
-        whole name matches: as `subscribe`.  The defaults are Kafka's (see docs/clients.md);
+        whole name matches: as `subscribe`.  The defaults are Kafka's (see docs/client-options.md);
         `config` takes any of Kafka's names, and the arguments override it.  `key_deserializer`,
         `value_deserializer`: callables of bytes, see kafkalog.serializers: a record has what they
         return; None stays None, and `poll_arrow` has bytes.  `interceptors`: objects with

@@ -1,4 +1,5 @@
-"""What a client does with each error code of each request: one table, which docs/clients.md shows.
+"""What a client does with each error code of each request: one table, also in
+docs/client-failures.md.
 
 A code is raised, or the request is sent again after a pause that grows from retry.backoff.ms to
 retry.backoff.max.ms.  What is sent again is logged once per reason (see `Troubles`): at once, or,
@@ -185,7 +186,7 @@ class Troubles(Generic[K]):
 
 
 def render_markdown() -> str:
-    """The table, for docs/clients.md."""
+    """The table, for docs/client-failures.md."""
     every = {
         one: ", ".join(f"`{code.name}`" for code in ErrorCode if code and handling(code) is one)
         for one in (Handling.RETRY, Handling.AWAIT)

@@ -105,8 +105,8 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
         """The producer connects when the first record needs it.
 
         `where`: `host:port,...`, a list of such, a store or a broker of this process.  The rest:
-        docs/clients.md; None: what `config` says, by Kafka's names (`{"linger.ms": 5}`), else the
-        default.  `partitioner`: a name, or a callable (topic, key, value, partitions).
+        docs/client-options.md; None: what `config` says, by Kafka's names (`{"linger.ms": 5}`), or
+        the default.  `partitioner`: a name, or a callable (topic, key, value, partitions).
         `key_serializer`, `value_serializer`: callables that turn the arguments of `send` and
         `send_many` into bytes, after interceptors; see kafkalog.serializers.  None stays None.
         `on_delivery`: called in the producer's thread for each batch that was taken.

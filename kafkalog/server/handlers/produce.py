@@ -1,7 +1,7 @@
 """The slow path of Produce: batches that must be decompressed, and logs that must be opened.
 
 The fast path in C appends batches unchanged.  Here each record is checked, and batches are
-recompressed if the topic has its own codec; kafka.md 2.2 has the rules.
+recompressed if the topic has its own codec.  Source: Kafka's LogValidator.
 """
 
 import sys

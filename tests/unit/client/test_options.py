@@ -1,4 +1,4 @@
-"""Every name in the tables of docs/clients.md exists, in this package or in the others."""
+"""Every name in the tables of docs/client-options.md exists, in this package or in the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafkalog.config.admin import AdminConfig
 from kafkalog.config.consumer import ConsumerConfig
 from kafkalog.config.producer import ProducerConfig
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "clients.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "client-options.md"
 KINDS = ("Producer", "Consumer", "Admin")
 CONFIGS = {"Producer": ProducerConfig, "Consumer": ConsumerConfig, "Admin": AdminConfig}
 
@@ -110,7 +110,7 @@ OWN = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_defaults_are_javas(kind: str) -> None:
-    """As in Apache Kafka 4, except batch.size; see docs/clients.md."""
+    """As in Apache Kafka 4, except batch.size; see docs/client-options.md."""
     found = {name: one.default for name, one in CONFIGS[kind].table.items()}
     assert found.keys() - JAVAS[kind].keys() <= OWN
     differ = {name for name, value in JAVAS[kind].items() if found[name] != value}

@@ -72,7 +72,7 @@ def test_only_the_rules_of_a_request_differ() -> None:
 
 
 def test_the_page_has_the_table() -> None:
-    assert render_markdown() in (DOCS / "clients.md").read_text(encoding="utf-8")
+    assert render_markdown() in (DOCS / "client-failures.md").read_text(encoding="utf-8")
 
 
 def test_each_reason_is_logged_once() -> None:
