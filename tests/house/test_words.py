@@ -127,7 +127,7 @@ def test_tests_can_fail() -> None:
     assert matches((path for path in TESTS if path != Path(__file__)), NO_CHECK) == []
 
 
-def test_the_patterns_find_what_they_are_for() -> None:
+def test_the_patterns_match_their_examples() -> None:
     assert UNDONE.search("# TO" + "DO: later")
     assert ELSEWHERE.search("see /wo" + "rk/main")
     assert ELSEWHERE.search("as iss" + "ue 12 says")

@@ -203,7 +203,7 @@ def test_partitions_are_added(
     member.leave()
 
 
-def test_a_commit_of_who_is_no_member_is_refused(
+def test_a_commit_by_a_removed_member_is_refused(
     topic: str, agent: Callable[[str], Agent], new_agent: Start, new_group: str, wait_until: Wait
 ) -> None:
     """A process that was stopped for longer than its session cannot move positions."""

@@ -135,7 +135,7 @@ def test_lengths_that_cannot_be(codec, body, words):
         codecs.decompress(codec, body)
 
 
-def test_a_zstd_window_above_what_level_22_wants():
+def test_a_zstd_window_larger_than_level_22_needs():
     # Descriptor 0: window, no size.  Window of 2**(10 + 21) bytes.  One RLE block, the last.
     body = (
         b"\x28\xb5\x2f\xfd" + b"\x00" + bytes([21 << 3]) + struct.pack("<I", 1 << 3 | 3)[:3] + b"a"

@@ -60,7 +60,7 @@ def knows_no_next_one(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("plant", [is_hasty, knows_no_next_one], ids=lambda plant: plant.__name__)
-def test_who_is_refused_for_nothing_is_found(
+def test_needless_refusals_are_found(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
@@ -139,7 +139,7 @@ BEGINS = {"lets_anybody_write": 18, "keeps_the_epoch": 90}
 
 
 @pytest.mark.parametrize("plant", CANARIES, ids=lambda plant: plant.__name__)
-def test_the_simulation_finds_what_is_planted(
+def test_the_simulation_finds_planted_bugs(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)

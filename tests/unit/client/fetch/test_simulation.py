@@ -43,7 +43,7 @@ def test_positions_keep_their_promises_whatever_happens(part: int) -> None:
 @pytest.mark.parametrize(
     "module", [core, epochs, sessions, metadata], ids=lambda module: module.__name__
 )
-def test_what_decides_knows_no_clock_and_no_socket(module: Any) -> None:
+def test_deciding_modules_use_no_clock_and_no_socket(module: Any) -> None:
     tree = ast.parse(inspect.getsource(module))
     found = {
         name.split(".")[0]
@@ -183,7 +183,7 @@ CANARIES: dict[Callable[[pytest.MonkeyPatch], None], int] = {
 
 
 @pytest.mark.parametrize("plant", CANARIES, ids=lambda plant: plant.__name__)
-def test_the_simulation_finds_what_is_planted(
+def test_the_simulation_finds_planted_bugs(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of these bugs breaks a promise within a few runs."""

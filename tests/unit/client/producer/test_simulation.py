@@ -45,7 +45,7 @@ def test_a_producer_keeps_its_promises_whatever_happens(part: int) -> None:
 @pytest.mark.parametrize(
     "module", [core, producer_id, questions], ids=lambda module: module.__name__
 )
-def test_what_decides_knows_no_clock_and_no_socket(module: Any) -> None:
+def test_deciding_modules_use_no_clock_and_no_socket(module: Any) -> None:
     tree = ast.parse(inspect.getsource(module))
     found = {
         name.split(".")[0]
@@ -69,7 +69,7 @@ def test_seeds_that_found_something(seed: int) -> None:
     simulate(seed)
 
 
-def test_what_overtook_a_batch_is_sent_again() -> None:
+def test_overtaking_batches_are_resent() -> None:
     """The leader has moved: the second batch reaches the new one before the first does."""
     world, tp = World(1), TopicPartition("b", 0)
     world.send(tp, b"known")
@@ -194,7 +194,7 @@ CANARIES = {
 
 
 @pytest.mark.parametrize("plant", CANARIES, ids=lambda plant: plant.__name__)
-def test_the_simulation_finds_what_is_planted(
+def test_the_simulation_finds_planted_bugs(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of these bugs breaks a promise within a few runs."""
