@@ -35,8 +35,7 @@ class Reign(NamedTuple):
     epoch_version: int
     """The store's version of that epoch: a later controller's differs."""
     unclean: bool = False
-    """Whether an out-of-sync replica may lead if no other is left, for every topic that does not
-    set it."""
+    """The default of topics: an out-of-sync replica may lead if no other is left."""
 
 
 class Snapshot(Protocol):
@@ -136,7 +135,7 @@ class Context:
         return (key for key, one in self.partitions.items() if broker in one.replicas)
 
     def unclean(self, topic: str) -> bool:
-        """Whether an out-of-sync leader is better for this topic than none."""
+        """True if an out-of-sync replica of this topic may lead if no other is left."""
         return self._unclean.get(topic, self.reign.unclean)
 
     def says_unclean(self, topic: str, said: bool | None) -> None:

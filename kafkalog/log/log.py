@@ -125,7 +125,7 @@ class Log:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, by this program or by its data directory."""
+        """True if it was closed, by this program or by its data directory."""
         return self._closed or self._handle.ended
 
     def __repr__(self) -> str:
@@ -439,7 +439,7 @@ class Log:
     def wait(
         self, offset: int, timeout_ms: int, isolation: str = "read_uncommitted"
     ) -> bool:  # fmt: skip
-        """Whether there is something to read at `offset`, after at most `timeout_ms`.
+        """True if there is something to read at `offset`, after at most `timeout_ms`.
 
         Raises: ArgumentError; Closed when another thread closes the log.
         """

@@ -133,7 +133,7 @@ class Copies(Partitions):
         return lost
 
     def _leads_on(self, effect: Effect) -> bool:
-        """Whether the partition is led here already, in the same leader epoch."""
+        """True if the partition is led here already, in the same leader epoch."""
         led = self.led.get(effect.partition)
         epoch = None if led is None else led.leader_epoch
         return isinstance(effect, Lead) and effect.held.state.leader_epoch == epoch

@@ -45,7 +45,7 @@ def create_missing(node: Node, names: Iterable[str]) -> dict[str, ErrorCode]:
 
 
 def _too_early(node: Node, name: str) -> bool:
-    """Whether a coordinator's topic must wait until more nodes of the cluster are up (KIP-115)."""
+    """True if a coordinator's topic must wait until more nodes of the cluster are up (KIP-115)."""
     setting = _REPLICAS.get(name)
     if setting is None or node.errands is None:
         return False

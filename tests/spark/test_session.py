@@ -129,7 +129,7 @@ PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 @pytest.fixture(params=["false", "true"])
 def pushdown(spark: Any, request: pytest.FixtureRequest):
-    """Whether Spark pushes filters down to sources that take them; older versions never do."""
+    """Spark pushes filters down to sources that take them; older versions never do."""
     spark.conf.set(PUSHDOWN, request.param)
     yield
     spark.conf.unset(PUSHDOWN)

@@ -100,31 +100,31 @@ class Core:
         self.lookout = Lookout(look_s)
         self.subscription = Subscription()
         self.manual = False
-        """Whether partitions were assigned by hand."""
+        """True if partitions were assigned by hand."""
         self.assigned: dict[TopicPartition, int | None] = {}
         """The partitions that are read, with the last committed offset."""
         self.committing = commits and member is not None
-        """Whether commits are automatic."""
+        """True if commits are automatic."""
         self.next_commit_s = 0.0
         self.changed = False
-        """Whether the group's topics or partitions have changed since the last assignment."""
+        """True if the group's topics or partitions have changed since the last assignment."""
         self.parting = False
-        """Whether partitions will be given up once their last commit is answered: until then no
+        """True if partitions will be given up once their last commit is answered: until then no
         records are handed out."""
         self.settling = False
-        """Whether commits must be answered before it joins again."""
+        """True if commits must be answered before it joins again."""
         self.now_s = 0.0
         self._unshared = False
-        """Whether the member's new assignment is still to be applied."""
+        """True if the member's new assignment is still to be applied."""
         self._interval_s = interval_s
 
     @property
     def joining(self) -> bool:
-        """Whether it waits for the group."""
+        """True if it waits for the group."""
         return bool(self.subscription) and self.member is not None and self.member.state != IN
 
     def holds(self, now_s: float) -> bool:
-        """Whether no other member has its partitions, as far as it can know."""
+        """True if no other member has its partitions, as far as it can know."""
         member = self.member if self.subscription else None
         return member is None or not self.assigned or member.ended(now_s) is None
 
@@ -284,7 +284,7 @@ class Core:
     # ---- commits -------------------------------------------------------------------------------
 
     def commit_due(self, now_s: float) -> bool:
-        """Whether an automatic commit is due."""
+        """True if an automatic commit is due."""
         return self.committing and now_s >= self.next_commit_s
 
     def fresh(self, reached: Reached, now_s: float) -> dict[TopicPartition, CommittedOffset]:

@@ -102,7 +102,7 @@ class Sharing:
 
     @property
     def manual(self) -> bool:
-        """Whether partitions were assigned by hand."""
+        """True if partitions were assigned by hand."""
         return self.core.manual
 
     @property
@@ -129,13 +129,13 @@ class Sharing:
 
     @property
     def searching(self) -> bool:
-        """Whether the topics of a pattern are not known yet: there is nothing to join for."""
+        """True if the topics of a pattern are not known yet: there is nothing to join for."""
         topics = self.subscription
         return topics.pattern and not topics.topics and not self.lookout.next_look_s
 
     @property
     def holds(self) -> bool:
-        """Whether no other member has its partitions, as far as it can know."""
+        """True if no other member has its partitions, as far as it can know."""
         return self.core.holds(self._now_s())
 
     def _now_s(self) -> float:

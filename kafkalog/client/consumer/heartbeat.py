@@ -96,7 +96,7 @@ class Keeper(Background):
 
     @property
     def left(self) -> bool:
-        """Whether it has left the group because the owner did not poll."""
+        """True if it has left the group because the owner did not poll."""
         return self.session.left
 
     @property

@@ -31,7 +31,7 @@ class Lookout:
     # ---- topics --------------------------------------------------------------------------------
 
     def due(self, now_s: float) -> bool:
-        """Whether it is time to look up the topics."""
+        """True if it is time to look up the topics."""
         return now_s >= self.next_look_s
 
     def looks(self, now_s: float) -> float:

@@ -72,7 +72,7 @@ class Membership:
 
     @property
     def cooperative(self) -> bool:
-        """Whether it keeps its partitions while others join."""
+        """True if it keeps its partitions while others join."""
         return self.member.cooperative
 
     @property

@@ -77,7 +77,7 @@ def to_controller(node: Node, request: Request) -> None:
 
 
 def _is_of(node: Node, request: Request) -> bool:
-    """Whether the request changes settings of this very broker; clients send it directly."""
+    """True if the request changes settings of this very broker; clients send it directly."""
     return any(one.resource_type == BROKER and one.resource_name == str(node.node_id)
                for one in request.body.resources)  # fmt: skip
 

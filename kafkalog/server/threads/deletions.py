@@ -66,7 +66,7 @@ class Deletions:
         self._over(one, ending=True)
 
     def _kept(self, one: _Waiting) -> bool:
-        """Whether the thread takes it over from here."""
+        """True if the thread takes it over from here."""
         with self._changed:
             if self._ending:
                 return False
@@ -103,7 +103,7 @@ class Deletions:
                     return
 
     def _over(self, one: _Waiting, ending: bool = False) -> bool:
-        """Whether it was answered."""
+        """True if it was answered."""
         late = ending or self._clock.monotonic_s() >= one.until_s
         for tp, offset in list(one.wanted.items()):
             try:

@@ -43,7 +43,7 @@ def fill(agent: Agent, topic: str, partitions: Sequence[int], count: int = 5) ->
 
 
 def shared(members: Sequence[Member], partitions: set[int] = ALL) -> bool:
-    """Whether each partition has exactly one owner and each member has a partition."""
+    """True if each partition has exactly one owner and each member has a partition."""
     owned = [member.partitions() for member in members]
     return all(owned) and sorted(p for one in owned for p in one) == sorted(partitions)
 

@@ -73,7 +73,7 @@ def test_bytes_behind_the_end(codec):
 
 
 def harmless(codec, body, limit=1 << 20):
-    """Whether the result is a body within the limit or one of the two refusals."""
+    """True if the result is a body within the limit or one of the two refusals."""
     try:
         return len(codecs.decompress(codec, body, limit)) <= limit
     except (errors.CorruptMessage, errors.MessageTooLarge) as problem:

@@ -202,7 +202,7 @@ def test_ctrl_c_ends_a_waiting_command(large: Path, words: str) -> None:
 
 
 def sleeps(pid: int) -> bool:
-    """Whether a process waits on a pipe, with the C core loaded."""
+    """True if a process waits on a pipe, with the C core loaded."""
     try:
         loaded = "_native/_kl" in Path(f"/proc/{pid}/maps").read_text()
         return loaded and "pipe" in Path(f"/proc/{pid}/wchan").read_text()

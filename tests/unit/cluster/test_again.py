@@ -183,7 +183,7 @@ def moves(of: Driven) -> tree.TopicNode:
 
 
 def ends(commit: Commit) -> bool:
-    """Whether this write ends a move of the topic."""
+    """True if this write ends a move of the topic."""
     path = tree.topic_path("t")
     return any(
         isinstance(one, Set) and one.path == path and not tree.read_topic("t", one.data).removing

@@ -306,7 +306,7 @@ class Consumer:
 
 
 def settled(world: GroupWorld, consumers: list[Consumer]) -> bool:
-    """Whether the live members share all partitions in one generation."""
+    """True if the live members share all partitions in one generation."""
     alive = [consumer for consumer in consumers if consumer.alive]
     group = world.core.shards[0].groups.get(GROUP)
     if group is None or not alive or group.state is not State.STABLE:

@@ -95,7 +95,7 @@ class Client:
         return answer
 
     def is_closed(self) -> bool:
-        """Whether the other end has closed the connection; waits for that, or for bytes."""
+        """True if the other end has closed the connection; waits for that, or for bytes."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:

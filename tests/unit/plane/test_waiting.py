@@ -28,7 +28,7 @@ def parked(served, wait_until):
 
 
 def no_answer(peer) -> bool:
-    """Whether no answer has arrived, although the test has done what could cause one."""
+    """True if no answer has arrived, although the test has done what could cause one."""
     peer.socket.setblocking(False)
     try:
         peer.socket.recv(1)

@@ -112,7 +112,7 @@ def others_lead(cluster: TestCluster, hooks: Any) -> None:
 
 
 def knows(cluster: TestCluster, node: int, left: list[int]) -> bool:
-    """Whether a node reports the leader and the offline replicas to clients."""
+    """True if a node reports the leader and the offline replicas to clients."""
     with Raw(cluster.nodes[node].bootstrap_servers) as raw:
         (topic,) = raw.call(METADATA, 12, topics=[{"name": "t"}]).topics
     (row,) = topic.partitions

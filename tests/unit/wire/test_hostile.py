@@ -19,7 +19,7 @@ LARGE = [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\x7f\xff", b"\xff" * 10
 
 
 def survives(message: Message, version: int, data: bytes) -> bool:
-    """Whether it was accepted as a message."""
+    """True if it was accepted as a message."""
     try:
         message.decode(version, data)
     except InvalidRequest as error:

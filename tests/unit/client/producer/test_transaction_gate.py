@@ -72,7 +72,7 @@ def hurried(producer: Producer, block_s: float = 0.3) -> Iterator[None]:
 
 
 def aborted(producer: Producer) -> bool:
-    """Whether a repeated abort succeeds: the first one's markers may take longer than a hurried
+    """True if a repeated abort succeeds: the first one's markers may take longer than a hurried
     producer waits."""
     try:
         producer.abort_transaction()
@@ -93,7 +93,7 @@ def state(broker: TestBroker) -> str:
 
 
 def stable(broker: TestBroker) -> bool:
-    """Whether readers are not held back by a transaction."""
+    """True if readers are not held back by a transaction."""
     with Cluster(broker.bootstrap_servers) as cluster:
         ends = [list_offsets(cluster, {TP: LATEST}, committed=c)[TP].offset for c in (True, False)]
     return ends[0] == ends[1]

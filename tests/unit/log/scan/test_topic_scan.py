@@ -135,7 +135,7 @@ def threads() -> list[str]:
 
 
 def test_an_early_stop_leaves_no_thread(store: kafkalog.Store, small: int) -> None:
-    """Whether closed or dropped, it leaves no thread."""
+    """Closed or dropped, it leaves no thread."""
     batches = iter(store.scan("t", threads=small, batch_rows=10))
     next(batches)
     assert threads()
