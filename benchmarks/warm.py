@@ -26,7 +26,7 @@ class Warmth:
     rounds: int
     seconds: float
     steady: bool
-    """Whether the last two rounds agreed; False: the limit came first."""
+    """The last two rounds agreed; False: the limit came first."""
 
     def __str__(self) -> str:
         text = f"{self.rounds} round{'' if self.rounds == 1 else 's'}, {self.seconds:.0f} s"
@@ -34,7 +34,7 @@ class Warmth:
 
 
 def steady(figures: Sequence[float]) -> bool:
-    """Whether a side is warm, by the figures of its rounds so far."""
+    """True if a side is warm, by the figures of its rounds so far."""
     if len(figures) < 2:
         return False
     last, before = figures[-1], figures[-2]

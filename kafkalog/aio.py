@@ -130,7 +130,7 @@ class Admin(Turns):
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """True if it was closed."""
         found: bool = self._below.closed
         return found
 
@@ -207,7 +207,7 @@ class Producer(Turns, Generic[ValueT, KeyT]):
 
     @property
     def in_doubt(self) -> bool:
-        """Whether a commit got no answer: another `commit_transaction` settles it, either way."""
+        """True if a commit got no answer: another `commit_transaction` settles it, either way."""
         found: bool = self._below.in_doubt
         return found
 
@@ -323,7 +323,7 @@ class Consumer(Turns):
         self._ahead = Prefetched(self._below)
         self._filling: asyncio.Future[None] | None = None
         self._turn = False
-        """Whether the thread has begun the call that fills."""
+        """True once the thread has begun the call that fills."""
         self._visit: Visit | None = None
 
     @_as(_consumer.Consumer.close)

@@ -72,7 +72,7 @@ class KafkalogError(Exception):
     code: ClassVar[int | None] = None
     """Kafka's error number; None if Kafka has none."""
     retriable: bool = False
-    """Whether the same call may succeed later, with nothing changed by the caller."""
+    """True if the same call may succeed later, unchanged."""
     status: ClassVar[str | None] = None
     """Its kl_status; None if only Python raises it."""
     abortable: bool = False
@@ -97,7 +97,7 @@ def for_clients(problem: BaseException) -> str:
 
 
 def passes(problem: BaseException) -> bool:
-    """Whether a resource ran out (space, memory, descriptors): a later attempt may succeed."""
+    """True if a resource ran out (space, memory, descriptors): a later attempt may succeed."""
     if isinstance(problem, (NoSpace, NoMemory)):
         return True
     return isinstance(problem, OSError) and problem.errno in (

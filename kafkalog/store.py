@@ -315,7 +315,7 @@ class Store:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """True if it was closed."""
         return self._closed
 
     def close(self) -> None:

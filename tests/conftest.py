@@ -186,7 +186,7 @@ def where(request: pytest.FixtureRequest, wait_until: Callable[..., None]) -> It
 
 
 def answers(where: Any) -> bool:
-    """Whether a broker answers a client."""
+    """True if a broker answers a client."""
     from kafkalog.client.calls.topics import list_topics
     from kafkalog.client.link.cluster import Cluster
     from kafkalog.errors import KafkalogError

@@ -8,7 +8,7 @@ __all__ = ["available", "read"]
 
 
 def available() -> bool:
-    """Whether kafka-python is installed."""
+    """True if kafka-python is installed."""
     return find_spec("kafka") is not None
 
 

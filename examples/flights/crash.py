@@ -71,7 +71,7 @@ def run_and_kill(directory: Path) -> list[int]:
 
 
 def same_records(log: Log, flights: list[Flight], count: int) -> bool:
-    """Whether the first `count` records of `log` are these flights, byte for byte."""
+    """True if the first `count` records of `log` are these flights, byte for byte."""
     found = log.read(stop=count)
     return all(
         (record.offset, record.timestamp_ms, record.key, record.value) == (offset, *flight)

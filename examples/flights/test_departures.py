@@ -20,7 +20,7 @@ def test_a_lost_answer_announces_a_gate_once(kafkalog_broker: Any) -> None:
     assert [record.value for record in kafkalog_broker.wait_for_records("gates", 1)] == [b"B12"]
 
 
-def test_what_was_announced_survives_a_power_cut(kafkalog_broker: Any) -> None:
+def test_announced_departures_survive_a_power_cut(kafkalog_broker: Any) -> None:
     announce(kafkalog_broker.bootstrap_servers, "C4")
     kafkalog_broker.kill()
     kafkalog_broker.start()

@@ -1,5 +1,5 @@
 /* columns.h: the part of kafkalog.h that reads records as columns: from a log, or from batches in
- * memory.  Included by kafkalog.h, read by cffi as it is. */
+ * memory.  Included by kafkalog.h, also read by cffi. */
 #ifndef KL_COLUMNS_H
 #define KL_COLUMNS_H
 
@@ -21,14 +21,14 @@ enum {
     KL_COL_LEADER_EPOCH = 256,
     KL_COL_ALL = 255,
     KL_COL_TIMESTAMP_MS = 512, /* instead of KL_COL_TIMESTAMP, as stored: not for Arrow */
-    KL_COL_VIEWS = 1024        /* key and value as Arrow's binary views: for Arrow alone */
+    KL_COL_VIEWS = 1024        /* key and value as Arrow's binary views: only for Arrow */
 };
 
 typedef struct kl_scan kl_scan;
 typedef struct kl_block kl_block;
 typedef struct kl_block_pool kl_block_pool;
 
-/* Which records are wanted by their keys: none that is null, but for KL_KEY_ANY. */
+/* Filter by key; except with KL_KEY_ANY, null keys never match. */
 enum { KL_KEY_ANY = 0, KL_KEY_EQUAL = 1, KL_KEY_PREFIX = 2 };
 
 typedef struct {
@@ -43,8 +43,8 @@ typedef struct {
     int32_t check_crc;
     int32_t partition;   /* the constant columns */
     const char *topic;   /* copied */
-    int32_t control;     /* 1: control records too (dump) */
-    kl_block_pool *pool; /* whose memory blocks are made of; NULL: the scan's own */
+    int32_t control;     /* 1: include control records (dump) */
+    kl_block_pool *pool; /* memory of blocks; NULL: the scan's own pool */
     int32_t key_match;   /* KL_KEY_* */
     int32_t key_bytes;
     const uint8_t *key; /* copied */
@@ -59,37 +59,36 @@ enum { KL_SCAN_ROWS = 0, KL_SCAN_INFLATE = 1, KL_SCAN_END = 2, KL_SCAN_PAUSE = 3
 kl_status kl_block_pool_new(int32_t columns, int32_t idle_max, kl_block_pool **out);
 void kl_block_pool_free(kl_block_pool *pool); /* NULL is fine */
 
-/* One thread at a time per scan.  The scan keeps the log's handle in use: free it first. */
+/* One thread at a time per scan.  The scan uses the log's handle: free the scan first. */
 kl_status kl_scan_open(kl_log *log, const kl_scan_options *options, kl_scan **out);
-/* Continue.  KL_SCAN_ROWS: take a block.  KL_SCAN_INFLATE: `compressed` has *count batches;
- * pass each, in order, to kl_scan_inflated, then step again.  KL_SCAN_END: nothing is left.
- * KL_SCAN_PAUSE: many bytes were skipped; step again (after checking for signals).
- * A failure is returned after the rows before it were taken, and again at each step. */
+/* Continue.  KL_SCAN_ROWS: take a block.  KL_SCAN_INFLATE: `compressed` has *count batches; pass
+ * each, in order, to kl_scan_inflated, then step again.  KL_SCAN_END: nothing is left.
+ * KL_SCAN_PAUSE: many bytes were skipped; step again (after checking for signals).  A failure is
+ * returned after the rows before it were taken, and again at each step. */
 kl_status kl_scan_step(kl_scan *scan, kl_compressed *compressed, int32_t max_compressed,
                        int32_t *count, int32_t *state);
 kl_status kl_scan_inflated(kl_scan *scan, int32_t index, const uint8_t *records,
                            size_t bytes);
 
-/* Consecutive compressed batches in one buffer, so that one call of the codec decompresses them
- * all. */
+/* Consecutive compressed batches in one buffer, to be decompressed by one call of the codec. */
 typedef struct {
-    const uint8_t *data; /* the scan's; valid until the next call */
+    const uint8_t *data; /* owned by the scan; valid until the next call */
     size_t bytes;
     size_t records_bytes; /* of all, decompressed */
     int32_t count;
 } kl_joined;
-/* Join the first of `compressed`, the rest of those from a step: those that are one zstd frame
- * each which states its size, of max_bytes together at most.  KL_E_NO_MEMORY. */
+/* Join the first of `compressed`, the rest of a step's batches: those that are one zstd frame each
+ * with its size stated, at most max_bytes in total.  KL_E_NO_MEMORY. */
 kl_status kl_scan_join(kl_scan *scan, const kl_compressed *compressed, int32_t count,
                        size_t max_bytes, kl_joined *out);
 /* kl_scan_inflated of each of them: `records` has out->records_bytes. */
 kl_status kl_scan_inflated_joined(kl_scan *scan, const kl_joined *joined,
                                   const uint8_t *records);
-/* The rows collected so far, as a handle; NULL if there are none.  A failure loses none. */
+/* Take the rows collected so far as a handle; NULL: none.  A failure loses none. */
 kl_status kl_scan_take(kl_scan *scan, kl_block **out);
-int64_t kl_scan_position(const kl_scan *scan);   /* the offset it stands at */
-int64_t kl_scan_count(const kl_scan *scan);      /* rows seen with columns = 0 */
-int64_t kl_scan_end_offset(const kl_scan *scan); /* the bound, fixed when it was opened */
+int64_t kl_scan_position(const kl_scan *scan);   /* its current offset */
+int64_t kl_scan_count(const kl_scan *scan);      /* rows counted with columns = 0 */
+int64_t kl_scan_end_offset(const kl_scan *scan); /* the bound, fixed at the open */
 void kl_scan_free(kl_scan *scan);
 
 /* A partition's record batches, as in a Fetch response; the last may be incomplete. */
@@ -97,27 +96,26 @@ typedef struct {
     const char *topic; /* the constant columns; copied, as is the data */
     int32_t partition;
     int32_t aborted_count;
-    int64_t start_offset; /* records before it are not wanted, */
-    int64_t stop_offset;  /* nor those from it on; 0: there is no such limit */
+    int64_t start_offset; /* skip records before it, */
+    int64_t stop_offset;  /* and from this one on; 0: no limit */
     const uint8_t *data;
     size_t bytes;
     const int64_t
-        *aborted; /* pairs: a producer's id, the first offset of what it aborted */
+        *aborted; /* pairs: producer id, first offset of its aborted transaction */
 } kl_fetched;
-/* A scan of batches in memory: kl_scan_give, steps to its end, then the next.  Of `options`
- * only max_bytes, max_rows, columns and check_crc count. */
+/* A scan of batches in memory: kl_scan_give, steps to its end, then the next.  Uses only max_bytes,
+ * max_rows, columns and check_crc of `options`. */
 kl_status kl_scan_open_memory(const kl_scan_options *options, kl_scan **out);
-/* The batches of a partition, which replace those given before.  Damage is reported by the step
- * that reaches it, as what precedes it is good.  KL_E_NO_MEMORY. */
+/* Set the batches of a partition, replacing earlier ones.  The step that reaches damage reports it,
+ * as earlier batches are good.  KL_E_NO_MEMORY. */
 kl_status kl_scan_give(kl_scan *scan, const kl_fetched *fetched);
-/* The offset after the last whole batch, and that batch's leader epoch; -1: there is none.
- * If the first is damaged: KL_E_CORRUPT_MESSAGE, KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT.  CRCs are
- * not checked. */
+/* The offset after the last whole batch, and that batch's leader epoch; -1: none.  If the first is
+ * damaged: KL_E_CORRUPT_MESSAGE, KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT.  Does not check CRCs. */
 kl_status kl_batches_next(const uint8_t *data, size_t bytes, int64_t *next_offset,
                           int32_t *leader_epoch);
 
 int64_t kl_block_rows(const kl_block *block);
-/* Bytes of memory for its byte strings. */
+/* Memory of its byte strings. */
 int64_t kl_block_memory(const kl_block *block);
 /* Column `column` (one KL_COL_ bit): buffers that live as long as the block.
  * Fixed columns: data.  Byte columns: offsets (rows + 1 int32), data, validity or NULL.

@@ -34,7 +34,7 @@ class Refused(NamedTuple):
 
 
 def time_is_doubtful(batches: bytes, config: TopicConfig, now_ms: int) -> bool:
-    """Whether the first batch is compressed and its header lacks the largest timestamp of its
+    """True if the first batch is compressed and its header lacks the largest timestamp of its
     records, or gives one too far ahead: only the records show which of them are to blame.
     (sarama leaves -1 there; Kafka rewrites the header.)
     """
@@ -88,7 +88,7 @@ def prepared(batches: bytes, config: TopicConfig, now_ms: int, limit: int) -> by
 
 
 def _is_plain(batches: bytes) -> bool:
-    """Whether this is exactly one whole, uncompressed batch: the data plane checks that."""
+    """True if this is exactly one whole, uncompressed batch: the data plane checks that."""
     if len(batches) < HEADER_BYTES or batches[_MAGIC_POS] != _MAGIC:
         return False
     (batch_bytes,) = _LENGTH.unpack_from(batches, _LENGTH_POS)

@@ -500,7 +500,7 @@ class _ZstdFrame(NamedTuple):
     bound: int
     """At most this many decompressed bytes."""
     exact: bool
-    """Whether it has exactly that many."""
+    """True if it has exactly that many."""
     blocks: int
 
 

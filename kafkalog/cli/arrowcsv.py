@@ -104,7 +104,7 @@ def _heads(source: Input) -> list[str]:
 
 
 def check_heads(name: str, heads: Sequence[str], shape: Shape) -> None:
-    """Whether the names are distinct and the requested ones exist.
+    """Check that the names are distinct and the requested ones exist.
 
     Raises: CommandError.
     """
@@ -173,7 +173,7 @@ def _objects(cells: dict[str, Any]) -> Any:
 
 
 def _has_special(column: Any) -> bool:
-    """Whether a text has a character that a JSON string must escape."""
+    """True if a text has a character that a JSON string must escape."""
     import pyarrow.compute as pc
 
     if column.offset:

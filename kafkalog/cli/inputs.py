@@ -88,7 +88,7 @@ class Input:
         self.path = path
         self.name = "stdin" if path == "-" else path
         self.live = path == "-"
-        """Whether neither the amount nor the pace of the input is known."""
+        """True if neither the amount nor the pace of the input is known."""
         self._open()
 
     def _open(self) -> None:

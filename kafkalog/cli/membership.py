@@ -114,7 +114,7 @@ def _show(consumer: "Consumer", rows: "list[Record]", output: Output) -> None:
 
 
 def _at_end(consumer: "Consumer", ends: "dict[TopicPartition, int]") -> bool:
-    """Whether every assigned partition was read to the end that it had when it was assigned."""
+    """True if every assigned partition was read to the end that it had when it was assigned."""
     new = [tp for tp in consumer.assignment if tp not in ends]
     if new:
         ends.update(consumer.end_offsets(new))

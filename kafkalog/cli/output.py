@@ -35,7 +35,7 @@ class Output:
         return last
 
     def enough(self) -> bool:
-        """Whether the limit is reached."""
+        """True if the limit is reached."""
         return self.left == 0
 
 

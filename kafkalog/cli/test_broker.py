@@ -148,7 +148,7 @@ def _parent() -> int | None:
 
 
 def _is_pipe(descriptor: int) -> bool:
-    """Whether its end means that the parent closed it: not so for a terminal or /dev/null."""
+    """True if its end means that the parent closed it: not for a terminal or /dev/null."""
     try:
         mode = os.fstat(descriptor).st_mode
     except OSError:

@@ -80,7 +80,7 @@ class Turns(Handle):
     # ---- the end -----------------------------------------------------------------------
 
     def _gone(self) -> bool:
-        """Whether there is nothing to close; a forked child only marks it closed."""
+        """True if there is nothing to close; a forked child only marks it closed."""
         self._ended = self._ended or self._pid != os.getpid()
         return self._ended
 

@@ -385,7 +385,7 @@ class Settings(Mapping[str, Any]):
         return list(cls.table)
 
     def explicit(self, name: str) -> bool:
-        """Whether the setting was given, even with the default's value."""
+        """True if the setting was given, even with the default's value."""
         if name not in self._values:
             raise self._unknown(name)
         return name in self._given

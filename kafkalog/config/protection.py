@@ -56,7 +56,7 @@ _NOTHING = {
 
 
 def protects(name: str, value: object) -> bool:
-    """Whether a setting with this name and value is meant to restrict access."""
+    """True if a setting with this name and value is meant to restrict access."""
     bare = _LISTENER.sub("", name, count=1)
     if not (bare in _NAMES or bare.startswith(_BEGINS)) or _TUNING.fullmatch(bare):
         return False

@@ -298,5 +298,5 @@ def flush_period_ms(config: TopicConfig) -> int:
 
 
 def compresses(config: TopicConfig) -> bool:
-    """Whether the topic has its own codec for appended batches."""
+    """True if the topic has its own codec for appended batches."""
     return config.compression_type not in ("producer", "uncompressed")

@@ -41,8 +41,7 @@ class Claim(NamedTuple):
     epoch_version: int
     """The store's version of that epoch: a later controller's differs."""
     unclean: bool = False
-    """Whether an out-of-sync replica may lead if no other is left, for every topic that does not
-    set it."""
+    """The default of topics: an out-of-sync replica may lead if no other is left."""
 
 
 class Snapshot(Protocol):

@@ -56,7 +56,7 @@ FAILED = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "The controller's log says why.
 
 
 def moving(one: Partition) -> bool:
-    """Whether a reassignment is under way."""
+    """True if a reassignment is under way."""
     return bool(one.adding_replicas or one.removing_replicas)
 
 

@@ -36,7 +36,7 @@ class PartitionChange(NamedTuple):
     """The partitions once it is written; those whose leader or ISR changes have the next partition
     epoch."""
     replicas: bool = False
-    """Whether the replicas are written, too."""
+    """The replicas are written, too."""
 
 
 class TopicCreation(NamedTuple):

@@ -122,7 +122,7 @@ class Core(Generic[S]):
 
     @property
     def unfinished(self) -> bool:
-        """Whether a decision is still being carried out elsewhere."""
+        """True if a decision is still being carried out elsewhere."""
         return False
 
     @abstractmethod

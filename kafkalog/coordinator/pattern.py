@@ -40,7 +40,7 @@ class _Set(NamedTuple):
 
     @property
     def single(self) -> bool:
-        """Whether it is a single character."""
+        """True if it is a single character."""
         return not self.out and len(self.ranges) == 1 and len(set(self.ranges[0])) == 1
 
     def inside(self) -> tuple[tuple[int, int], ...]:
@@ -320,7 +320,7 @@ class _State:
         self.ones = ones
         """The characters that may come next, as edges, and the step that follows each."""
         self.ends = ends
-        """Whether the text may end here."""
+        """True if the text may end here."""
         self.follow: dict[str, _State] = {}
         """The places after characters that were seen here."""
 
@@ -342,7 +342,7 @@ class Pattern:
         self._begin = self._state(frozenset([begin]), begin=True)
 
     def matches(self, text: str) -> bool:
-        """Whether the pattern matches all of a text.
+        """True if the pattern matches all of a text.
 
         Raises: ArgumentError if it takes more than WORK_MAX steps, with the texts before it.
         """

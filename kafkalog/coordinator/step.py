@@ -61,7 +61,7 @@ class Producer(NamedTuple):
 
     @property
     def raised(self) -> bool:
-        """Whether the marker's epoch is above that of its transaction."""
+        """True if the marker's epoch is above that of its transaction."""
         return self.version >= VERSION_2
 
 

@@ -81,7 +81,7 @@ class Coordinator(Generic[C]):
         self.core = core
         """The core's state: `post` what is to happen to it."""
         self.borrows = True
-        """Whether the calling thread may run its request itself; see `ask`."""
+        """True if the calling thread may run its request itself; see `ask`."""
         self._journal = journal
         self._clock = clock
         self._name = name
@@ -267,8 +267,8 @@ class Coordinator(Generic[C]):
                 self._sleeps_ms = 0
 
     def _idle(self) -> tuple[bool, float | None]:
-        """Whether there is no work, and until when.  The caller is the runner and holds the
-        lock."""
+        """True if there is no work, and the time of the next timer.  The caller is the runner and
+        holds the lock."""
         timer_ms = self.core.timers.next_ms()
         until_s = None if timer_ms is None else timer_ms / 1000
         idle = not self._events and not self._requests
@@ -320,7 +320,7 @@ class Coordinator(Generic[C]):
         self._round_bytes = 0
 
     def _settled_all(self) -> bool:
-        """Whether every decision is carried out and nothing waits.  The caller is the runner and
+        """True if every decision is carried out and nothing waits.  The caller is the runner and
         holds the lock."""
         return self._gives_up or not (self._appending or self.core.unfinished)
 

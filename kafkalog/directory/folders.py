@@ -66,7 +66,7 @@ class Folders:
         return name
 
     def written(self, tp: TopicPartition) -> bool:
-        """Whether its log was ever opened for writing: otherwise it is empty, and opening it to
+        """True if its log was ever opened for writing: otherwise it is empty, and opening it to
         read would create files.  Also True if that cannot be determined."""
         name = self.name(tp)
         try:
@@ -77,7 +77,7 @@ class Folders:
             return True  # opening it reports why
 
     def bare(self, tp: TopicPartition) -> bool:
-        """Whether it only has what it was created with: neither an id nor a byte of a log."""
+        """True if it only has what it was created with: neither an id nor a byte of a log."""
         path = self.path(tp)
         if self.partition_id(tp) is not None or layout.leads_nowhere(path):
             return False
@@ -255,7 +255,7 @@ class Folders:
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two paths are one folder; False if one leads nowhere, or was removed since."""
+    """True if two paths are one folder; False if one leads nowhere, or was removed since."""
     try:
         return os.path.samefile(one, other)
     except OSError:

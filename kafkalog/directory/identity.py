@@ -176,7 +176,7 @@ def _parsed(data: bytes, path: str) -> layout.MetaProperties:
 
 
 def _is_half_made(path: str) -> bool:
-    """Whether a directory has nothing but what a first start creates before anybody can use it, or
+    """True if a directory has nothing but what a first start creates before anybody can use it, or
     a part of that."""
     inside = os.path.join(path, _METADATA_FOLDER)
     names = {name.removesuffix(".tmp") for name in os.listdir(path) if not _is_unmade(name)}
@@ -189,7 +189,7 @@ def _is_half_made(path: str) -> bool:
 
 
 def says_little(path: str) -> bool:
-    """Whether a metadata file has only the first records of every metadata log."""
+    """True if a metadata file has only the first records of every metadata log."""
     try:
         with open(path, "rb") as file:
             data = file.read(_FIRST_BYTES + 1)
@@ -210,7 +210,7 @@ def says_little(path: str) -> bool:
 
 
 def _is_unmade(name: str) -> bool:
-    """Whether it is a metadata folder that `_unmake` renamed."""
+    """True if it is a metadata folder that `_unmake` renamed."""
     found = layout.parse_marked(name)
     return found is not None and found.topic == layout.METADATA_TOPIC
 

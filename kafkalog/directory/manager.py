@@ -165,7 +165,7 @@ class Manager:
             self.folders.list()
 
     def has(self, tp: TopicPartition) -> bool:
-        """Whether the partition has a folder here."""
+        """True if the partition has a folder here."""
         return self.folders.name(tp) is not None
 
     def folder(self, topic: str, partition: int = 0) -> str:
@@ -190,7 +190,7 @@ class Manager:
 
     @property
     def has_source(self) -> bool:
-        """Whether it has a source that knows the topics."""
+        """True if it has a source that knows the topics."""
         return bool(self._source)
 
     def use(self, source: TopicSource) -> None:

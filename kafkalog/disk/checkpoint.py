@@ -224,7 +224,7 @@ class DirectoryState:
                 self.marker = _open_marker(self.path)
             self._vouched: Vouched | None = None
             self.clean = self._was_clean()
-            """Whether the directory's last writer closed it cleanly."""
+            """True if the directory's last writer closed it cleanly."""
             names = (RECOVERY_POINT, LOG_START, HIGH_WATERMARK, CLEANER)
             self._entries = {name: self._load(name) for name in names}
             self._written = {  # on disk

@@ -63,7 +63,7 @@ class Directory:
 
     @property
     def gathers(self) -> bool:
-        """Whether writes reach the disk only with `settle`."""
+        """True if writes reach the disk only with `settle`."""
         with self._lock:
             return self._gathered is not None
 
@@ -187,7 +187,7 @@ class Directory:
         check(lib.kl_dir_lock(self._c))
 
     def locked(self) -> bool:
-        """Whether some process or handle holds `.lock`."""
+        """True if some process or handle holds `.lock`."""
         return bool(lib.kl_dir_locked(self._c))
 
     def close(self) -> None:

@@ -172,7 +172,7 @@ def marked_name(topic: str, partition: int, unique: "uuid.UUID", kind: str = "de
 
 
 def holds_segments(path: str) -> bool:
-    """Whether the folder holds a segment's file; False if that cannot be determined."""
+    """True if the folder holds a segment's file; False if that cannot be determined."""
     try:
         return look_for_segments(path)
     except OSError:
@@ -185,7 +185,7 @@ def segment_name(base_offset: int, suffix: str = ".log") -> str:
 
 
 def look_for_segments(path: str) -> bool:
-    """Whether the folder holds a segment's file.
+    """True if the folder holds a segment's file.
 
     Raises: OSError.
     """
@@ -194,7 +194,7 @@ def look_for_segments(path: str) -> bool:
 
 
 def leads_nowhere(path: str) -> bool:
-    """Whether a folder's path is a link to nothing: its disk may be offline."""
+    """True if a folder's path is a link to nothing: its disk may be offline."""
     return os.path.islink(path) and not os.path.isdir(path)
 
 
@@ -290,7 +290,7 @@ def random_topic_id() -> "uuid.UUID":
 
 
 def is_torn_partition_metadata(data: bytes) -> bool:
-    """Whether a power cut may leave this of a partition.metadata that was created and not yet
+    """True if a power cut may leave this of a partition.metadata that was created and not yet
     flushed: nothing, zeros in it, or its beginning."""
     begun = data.startswith(_ID_LINES) and len(data) < len(_ID_LINES) + UUID_CHARS
     return b"\0" in data or begun or _ID_LINES.startswith(data)
@@ -388,7 +388,7 @@ def render_meta_properties(meta: MetaProperties) -> bytes:
 
 
 def is_torn_meta(data: bytes) -> bool:
-    """Whether a power cut may leave this of a meta.properties of ours before it is on disk:
+    """True if a power cut may leave this of a meta.properties of ours before it is on disk:
     nothing, zeros in it, or its beginning."""
     begun = data.startswith(_FIRST.encode()) or _FIRST.encode().startswith(data)
     return b"\0" in data or (begun and not re.search(rb"\nversion=[01]", data))

@@ -16,7 +16,7 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 def is_full(path: str) -> bool:
-    """Whether almost nothing more can be written to the file system of `path`."""
+    """True if almost nothing more can be written to the file system of `path`."""
     with suppress(OSError):
         found = os.statvfs(path)
         return found.f_bavail * found.f_frsize < FULL_BYTES

@@ -174,7 +174,7 @@ def read_epochs(data: bytes) -> list[tuple[int, int]]:
 
 
 def is_zero(path: Path, position: int) -> bool:
-    """Whether all bytes from `position` to the end are zero (no bytes: False)."""
+    """True if all bytes from `position` to the end are zero, and there are any."""
     zeros = bytes(SEARCH_BYTES)
     seen = False
     with open(path, "rb") as file:
@@ -233,7 +233,7 @@ _CHECKED_BITS = [(0, 7), *((byte, bit) for byte in (8, 9, 10, 11, 16) for bit in
 
 
 def _header_parses(data: bytes, out: Any) -> bool:
-    """Whether 61 bytes begin a batch; if so, `out` has its header."""
+    """True if 61 bytes begin a batch; if so, `out` has its header."""
     status = lib.kl_batch_parse(data, len(data), out)
     return status == lib.KL_OK or (
         bool(status == lib.KL_E_BUFFER_TOO_SMALL) and out.batch_bytes > 0
@@ -241,7 +241,7 @@ def _header_parses(data: bytes, out: Any) -> bool:
 
 
 def _batch_at(path: Path, position: int, low: int, high: int) -> bool:
-    """Whether a whole batch with offsets in [low, high) and a correct checksum is there."""
+    """True if a whole batch with offsets in [low, high) and a correct checksum is there."""
     for room, _ in BatchWalk(path, position, room=1).blocks():
         return bool(low <= room[0].base_offset and room[0].last_offset < high)
     return False

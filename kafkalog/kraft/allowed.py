@@ -1,4 +1,4 @@
-"""Whether a single node may lead the metadata that it found; before it writes anything."""
+"""Checks that a single node may lead the metadata that it found, before it writes anything."""
 
 from collections.abc import Callable
 

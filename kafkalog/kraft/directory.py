@@ -56,7 +56,7 @@ _logger = logging.getLogger(__name__)
 
 
 def has_metadata(manager: Manager) -> bool:
-    """Whether there is a metadata log."""
+    """True if there is a metadata log."""
     return TopicPartition(METADATA_TOPIC, 0) in manager.partitions(METADATA_TOPIC)
 
 
@@ -122,7 +122,7 @@ def prepare(manager: Manager, wanted: MetaProperties) -> None:
 
 
 def _is_torn_bootstrap(manager: Manager) -> bool:
-    """Whether a power cut left it empty: the log has its contents."""
+    """True if a power cut left it empty: the log has its contents."""
     path = os.path.join(manager.path, layout.BOOTSTRAP)
     if manager.state.clean or not os.path.lexists(path):
         return False
@@ -156,7 +156,7 @@ def _bootstrap(manager: Manager) -> list[tuple[str, dict[str, Any]]] | None:
 
 
 def _ours(manager: Manager, tps: list[TopicPartition]) -> bool:
-    """Whether everything in it is from kafkalog's own storage, which needs no metadata.
+    """True if everything in it is from kafkalog's own storage, which needs no metadata.
 
     Kafka 4 leaves a bootstrap.checkpoint, and Kafka with ZooKeeper another meta.properties.
     """

@@ -36,7 +36,7 @@ class Tail:
 
     @property
     def owes(self) -> bool:
-        """Whether records wait for space."""
+        """True if records wait for space."""
         return bool(self._owed)
 
     def append(self, batch: bytes, owe: bool = False, frees: bool = False) -> None:

@@ -113,7 +113,7 @@ def cleanable(
 
 
 def due(found: Cleanable, config: TopicConfig, now_ms: int) -> bool:
-    """Whether the settings want a log compacted now."""
+    """True if the settings want a log compacted now."""
     waited_ms = now_ms - found.earliest_ms if found.earliest_ms is not None else 0
     late = waited_ms > config.max_compaction_lag_ms and found.dirty_bytes > 0
     return late or found.ratio > config.min_cleanable_dirty_ratio

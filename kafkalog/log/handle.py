@@ -87,7 +87,7 @@ class Handle:
     def _obey(self, config: TopicConfig) -> None:
         self.config = config
         self.compresses = compresses(config)
-        """Whether the topic has its own codec."""
+        """True if the topic has its own codec."""
         self.max_decompressed_bytes = config.kafkalog_max_decompressed_bytes
 
     def configure(self, config: TopicConfig) -> None:
@@ -138,7 +138,7 @@ class Handle:
             self.close()
 
     def forked(self) -> bool:
-        """Whether another process, the parent of this one, opened it."""
+        """True if another process, the parent of this one, opened it."""
         # Its locks may be held by threads that this process does not have.
         return self._pid != os.getpid()
 
@@ -212,12 +212,12 @@ class Handle:
 
     @property
     def ending(self) -> bool:
-        """Whether it is closed or closing."""
+        """True if it is closed or closing."""
         return self._users == 0 or self._ender is not None
 
     @property
     def ended(self) -> bool:
-        """Whether it is closed."""
+        """True if it is closed."""
         return self._ended
 
     # ---- its state -------------------------------------------------------------------------

@@ -125,7 +125,7 @@ class Log:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, by this program or by its data directory."""
+        """True if it was closed, by this program or by its data directory."""
         return self._closed or self._handle.ended
 
     def __repr__(self) -> str:

@@ -310,7 +310,7 @@ class Replay:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction has begun, and neither ended nor aborted."""
+        """True if a transaction has begun, and neither ended nor aborted."""
         return self._open is not None
 
     def feed(self, entry: Entry | str) -> None:

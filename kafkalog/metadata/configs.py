@@ -87,7 +87,7 @@ class Refused(Exception):
 
 
 def is_sensitive(name: str) -> bool:
-    """Whether a setting's value is secret."""
+    """True if a setting's value is secret."""
     return bool(_SENSITIVE.search(name))
 
 

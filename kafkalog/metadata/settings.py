@@ -172,7 +172,7 @@ def changed_topics(change: Change) -> list[str | None]:
 
 
 def is_cordoned(image: MetadataImage, static: BrokerConfig) -> bool:
-    """Whether cordoned.log.dirs names the broker's directory (it can name no other): as set at run
+    """True if cordoned.log.dirs names the broker's directory (it can name no other): as set at run
     time, for this broker or all, else in its properties."""
     for resource in (str(image.node_id), ""):
         if (said := image.config(BROKER, resource).get(CORDONED)) is not None:

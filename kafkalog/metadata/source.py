@@ -36,7 +36,7 @@ class Metadata(Protocol):
 
     @property
     def clustered(self) -> bool:
-        """Whether the node belongs to a cluster with a controller."""
+        """True if the node belongs to a cluster with a controller."""
 
     @property
     def controller(self) -> int:

@@ -159,7 +159,7 @@ class Copying(Topics):
         )  # fmt: skip
 
     def _is_ours(self, one: Fetched) -> bool:
-        """Whether an answer is about the topic that is copied; if not, refresh finds out more."""
+        """True if an answer is about the topic that is copied; if not, refresh finds out more."""
         known = self.cluster.topics.get(one.tp.topic)
         if known is not None and id_of(known) != self._progress[one.tp].topic_id:
             self._next_s = 0.0

@@ -45,7 +45,7 @@ class Run:
 
     owner: Owner
     registered: bool = False
-    """Whether the target has stored it as the owner of the mirror's state."""
+    """True if the target has stored it as the owner of the mirror's state."""
 
 
 class Life:

@@ -29,7 +29,7 @@ class Loss(NamedTuple):
 def source_loss(
     known: Progress, begin: int, end: int, asked: EpochEnd | None, compacted: bool
 ) -> Loss | None:
-    """Whether the source's log has lost records that were copied; None: it has not.
+    """Detect if the source's log has lost records that were copied; None: it has not.
 
     `begin`, `end`: of its log; `asked`: the end of the leader epoch of the last record copied, None
     if that cannot be asked for; `compacted`: its records may be gone without a loss.
@@ -64,7 +64,7 @@ def source_loss(
 
 
 def copy_loss(known: Progress, end: int) -> Loss | None:
-    """Whether the copy, which ends at offset `end` of the target, has lost records."""
+    """Detect if the copy, which ends at offset `end` of the target, has lost records."""
     if end >= known.copy_end:
         return None
     at = reached(known.spans, end)

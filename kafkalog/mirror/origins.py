@@ -32,7 +32,7 @@ def origins(states: Mapping[str, State]) -> dict[str, Origin]:
 
 
 def returned(origin: Origin | None, topic_id: str, target: str) -> bool:
-    """Whether a topic with this id came from the cluster `target`: copied there, its records would
+    """True if a topic with this id came from the cluster `target`: copied there, its records would
     go round in a circle."""
     return bool(
         origin

@@ -56,7 +56,7 @@ class Wish(NamedTuple):
         return not own and self.target_alias not in name.split(SEPARATOR)[:-1]
 
     def accepts(self, topic: str) -> bool:
-        """Whether a loss of this topic of the source is accepted."""
+        """True if a loss of this topic of the source is accepted."""
         return self.accept_loss is not None and bool(self.accept_loss.fullmatch(topic))
 
 
@@ -72,7 +72,7 @@ class Counts:
     groups: int = 0
     lag: int = 0
     reached: bool = False
-    """Whether both clusters were reached once: from then on they are waited for."""
+    """True if both clusters were reached once: from then on they are waited for."""
     aside: dict[str, str] = field(default_factory=dict)
     returned: dict[str, str] = field(default_factory=dict)
 

@@ -84,7 +84,7 @@ class _Followed:
         self.rests_until_s = 0.0
         self.refused = 0  # in a row
         self.parted = True
-        """Whether its end has still to be compared with the leader's since the command."""
+        """True if its end has still to be compared with the leader's since the command."""
         self.shown: int | None = None
         """The leader's high watermark; None: not yet known."""
 
@@ -232,7 +232,7 @@ class Fetcher:
             self._fetch(connection)
 
     def _ready(self) -> bool:
-        """Whether any partition is active; if none is, after a wait."""
+        """True if any partition is active; waits if none is."""
         with self._changed:
             now_s = time.monotonic()
             rested = [tp for tp in self._resting if self._followed[tp].rests_until_s <= now_s]
@@ -398,7 +398,7 @@ class Fetcher:
             self._failed(tp, one, problem)
 
     def _held_back(self, tp: TopicPartition, one: _Followed, now: Copied) -> bool:
-        """Whether it has used up its rate for now; an in-sync replica is never throttled."""
+        """True if it has used up its rate for now; an in-sync replica is never throttled."""
         throttle = self.options.throttle
         behind = one.shown is None or one.shown > now.log_end
         return throttle is not None and behind and throttle.holds(tp, _now_ms())

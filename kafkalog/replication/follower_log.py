@@ -85,8 +85,7 @@ class FollowerLog:
 
     @property
     def durable(self) -> bool:
-        """Whether the leader may only count what is on disk here, by the topic's current
-        settings."""
+        """True if the topic's current settings count only records on this disk for the leader."""
         return _is_durable(self._handle)
 
     def now(self) -> Copied:

@@ -10,9 +10,9 @@ class Follower(NamedTuple):
 
     id: int
     in_sync: bool
-    """Whether it is in the committed ISR."""
+    """True if it is in the committed ISR."""
     maximal: bool
-    """Whether it is in the ISR, or may be: its joining is proposed."""
+    """True if it is in the ISR, or may be: its joining is proposed."""
     broker_epoch: int = -1
     """The epoch of its node's registration; fetches of an earlier one are refused."""
 

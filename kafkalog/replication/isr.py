@@ -76,7 +76,7 @@ class Isr(NamedTuple):
 
     @property
     def due(self) -> bool:
-        """Whether a proposal must be sent, or sent again."""
+        """True if a proposal must be sent, or sent again."""
         one = self.proposal
         return one is not None and not one.outdated and not one.held
 

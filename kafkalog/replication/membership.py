@@ -83,7 +83,7 @@ class Controlling(Protocol):
 
     @property
     def reigns(self) -> bool:
-        """Whether this node is the controller, as far as it knows."""
+        """True if this node is the controller, as far as it knows."""
 
     def ask(
         self, api: Api, request: Any, version: int,

@@ -67,7 +67,7 @@ class Quota:
         lib.kl_quota_count(self._c, count_bytes, now_ms)
 
     def exceeded(self, now_ms: int) -> bool:
-        """Whether more bytes came than the rate allows."""
+        """True if more bytes came than the rate allows."""
         return bool(lib.kl_quota_exceeded(self._c, now_ms))
 
 
@@ -90,11 +90,11 @@ class Throttle:
             self._topics[topic] = partitions
 
     def names(self, tp: TopicPartition) -> bool:
-        """Whether it is throttled."""
+        """True if it is throttled."""
         return bool(self._topics) and tp.partition in self._topics.get(tp.topic, NONE)
 
     def holds(self, tp: TopicPartition, now_ms: int) -> bool:
-        """Whether it must not fetch now if it is behind."""
+        """True if it must not fetch now if it is behind."""
         return self.names(tp) and self.quota.exceeded(now_ms)
 
     def took(self, tp: TopicPartition, count_bytes: int, now_ms: int) -> None:

@@ -80,11 +80,11 @@ class Fault:
 
     @property
     def spent(self) -> bool:
-        """Whether it is used up or removed."""
+        """True if it is used up or removed."""
         return self.times is not None and self.hits >= self.times
 
     def meets(self, request: Request) -> bool:
-        """Whether it hits this request."""
+        """True if it hits this request."""
         client = request.peer.client_id
         if self.api is not None and request.api is not self.api:
             return False

@@ -75,7 +75,7 @@ class Node(NamedTuple):
 
     @property
     def clustered(self) -> bool:
-        """Whether this is one of several nodes."""
+        """True if this is one of several nodes."""
         return self.metadata.clustered
 
     @property

@@ -46,7 +46,7 @@ RETRY_S = 10.0
 
 
 def looks_inside(config: TopicConfig) -> bool:
-    """Whether a compressed batch must be decompressed before it can be appended.
+    """True if a compressed batch must be decompressed before it can be appended.
 
     The header says well enough whether a record is too far ahead, from AHEAD_MS on; it does not
     say whether one is too far back.
@@ -113,7 +113,7 @@ class Partitions:
             return found
 
     def has(self, topic: str, partition: int) -> bool:
-        """Whether there is such a partition."""
+        """True if there is such a partition."""
         return self._image.partition(topic, partition) is not None
 
     def state(self, topic: str, partition: int) -> "Partition | None":
@@ -203,7 +203,7 @@ class Partitions:
         return self.log(*tp).start_offset
 
     def is_open(self, topic: str, partition: int) -> bool:
-        """Whether the log is already open."""
+        """True if the log is already open."""
         with self._lock:
             return TopicPartition(topic, partition) in self._served
 
@@ -256,7 +256,7 @@ class Partitions:
             _logger.warning("%s-%d: is not served: %s", *tp, problem)
 
     def offline(self, topic: str, partition: int) -> bool:
-        """Whether the partition's log failed recently, when it was opened or later.
+        """True if the partition's log failed recently, when it was opened or later.
 
         Metadata asks for each partition, and most often while roles change: it takes no lock for
         two reads of one value each.
@@ -268,7 +268,7 @@ class Partitions:
         return failed is not None and self._manager.clock.monotonic_s() < failed.until_s
 
     def any_offline(self) -> bool:
-        """Whether a log could not be opened, or went offline since."""
+        """True if a log could not be opened, or went offline since."""
         with self._lock:
             failed = any(self.offline(*tp) for tp in self._offline)
             return failed or any(map(has_failed, self._served.values()))
@@ -367,7 +367,7 @@ class Partitions:
 
 
 def has_failed(log: "Log") -> bool:
-    """Whether an open log went offline; a log that is being closed did not."""
+    """True if an open log went offline; a log that is being closed did not."""
     try:
         return bool(handle_of(log).state().offline)
     except KafkalogError:

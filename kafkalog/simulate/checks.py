@@ -104,7 +104,7 @@ class Checks:
             del self._epochs[path]
 
     def is_current(self, tp: TopicPartition, topic_id: UUID) -> bool:
-        """Whether the topic of that name has this id now, and is not to be deleted: until all nodes
+        """True if the topic of that name has this id now, and is not to be deleted: until all nodes
         have dropped it, the next controller may have one lead it that has."""
         doomed = f"{tree.DELETE_TOPICS}/{tp.topic}" in self._tree.znodes
         return not doomed and self._ids.get(tp.topic) == topic_id

@@ -86,7 +86,7 @@ class Link:
 
     @property
     def connected(self) -> bool:
-        """Whether it can be reached now, as far as is known."""
+        """True if it can be reached now, as far as is known."""
         return self._connection is not None and self._connection.open and self.session > 0
 
     def connect(self) -> None:

@@ -27,7 +27,7 @@ class Mutant(NamedTuple):
     what: str
     rules: Rules
     durable: bool | None = True
-    """Whether power is cut and records are synced; None: as the seed draws it."""
+    """Power is cut and records are synced; None: as the seed draws it."""
 
 
 def _followers(

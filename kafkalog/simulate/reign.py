@@ -38,7 +38,7 @@ ELECT_AGAIN_MS, SEND_AGAIN_MS = 100.0, 50.0
 
 
 class Reigning:
-    """Whether a node is the controller, and what it does as one."""
+    """Election and actions of the controller on a node."""
 
     def __init__(self, node: Around) -> None:
         self._node = node
@@ -52,7 +52,7 @@ class Reigning:
 
     @property
     def reigns(self) -> bool:
-        """Whether the node is the controller, as far as it knows."""
+        """True if the node is the controller, as far as it knows."""
         return self._core.reigns
 
     # ---- elections --------------------------------------------------------------------------

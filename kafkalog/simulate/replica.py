@@ -255,7 +255,7 @@ class Replica:
 
     @property
     def caught_up(self) -> bool:
-        """Whether all in sync have what was taken with acks=1."""
+        """True if all in sync have what was taken with acks=1."""
         return self._end is None or int(self.handle.high_watermark) >= self._end
 
     def end_reign(self) -> None:

@@ -101,7 +101,7 @@ class TestBroker:
 
     @property
     def running(self) -> bool:
-        """Whether it is up, paused or not."""
+        """True if it is up, paused or not."""
         return self._broker is not None
 
     def start(self) -> None:

@@ -151,7 +151,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether the same request may succeed later, by the Java client's rules."""
+        """True if the same request may succeed later, by the Java client's rules."""
         return self in _RETRIABLE
 
 

@@ -69,7 +69,7 @@ class Document:
         return BadZnode(f"{self.path}: {where}: found {_shown(found)}, wanted {wanted}")
 
     def has(self, name: str) -> bool:
-        """Whether the field exists and is not null."""
+        """True if the field exists and is not null."""
         return self._fields.get(name) is not None
 
     def text(self, name: str, default: str | None = None) -> str:
@@ -165,7 +165,7 @@ class Document:
 
 
 def _is_unicode(found: str) -> bool:
-    """Whether it can be sent: JSON can name surrogates, which UTF-8 does not have."""
+    """True if it can be sent: JSON can name surrogates, which UTF-8 does not have."""
     try:
         found.encode()
     except UnicodeEncodeError:

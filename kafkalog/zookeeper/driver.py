@@ -90,12 +90,12 @@ class Driver:
 
     @property
     def reigns(self) -> bool:
-        """Whether this node is the controller, as far as it knows."""
+        """True if this node is the controller, as far as it knows."""
         return self._controller.reigns
 
     @property
     def takes(self) -> bool:
-        """Whether it takes requests: its end has not begun."""
+        """True if it takes requests: its end has not begun."""
         return not self._ended.is_set()
 
     def ask(self, api: Api, request: Any, version: int, answer: Answer, *, size: int = 0) -> None:

@@ -33,7 +33,7 @@ Settings = Mapping[str, str]
 
 
 def is_own(name: str) -> bool:
-    """Whether Kafka 3.9 does not know this setting of a topic."""
+    """True if Kafka 3.9 does not know this setting of a topic."""
     return name.startswith(_PREFIX) or name in _LATER
 
 

@@ -55,7 +55,7 @@ def register(spark: SparkSession) -> None:
 
 
 def _knows_us(worker: str) -> bool:
-    """Whether a Python can import what its part of the work needs.
+    """True if a Python can import the modules that its part of the work needs.
 
     Otherwise Spark finds out only when it makes a plan, and reports a traceback of that Python.
     """

@@ -15,7 +15,7 @@ _SAFE = ("kafka.sasl.", "kafka.ssl.", "kafka.security.")
 
 
 def is_ignored(name: str, over_the_wire: bool) -> bool:
-    """Whether a `kafka.*` option has no effect; for a read of a directory none has."""
+    """True if a `kafka.*` option has no effect; none has one for a directory."""
     setting = name.removeprefix("kafka.")
     return not over_the_wire or not name.startswith("kafka.") or setting in NO_MEANING
 
@@ -53,7 +53,7 @@ def client_settings(servers: str, given: Mapping[str, str]) -> tuple[tuple[str, 
 
 
 def protects_nothing(name: str, text: str) -> bool:
-    """Whether an option asks for the only kind of connection there is.
+    """True if an option asks for the only kind of connection there is.
 
     Raises: BadOption for one that asks for encryption or a password.
     """

@@ -185,7 +185,7 @@ def parse_stream(options: Mapping[str, str], known_columns: tuple[str, ...]) -> 
 
 
 def says_stream(options: Mapping[str, str]) -> bool:
-    """Whether the options are a stream's: they start at latest, or include one of a stream's."""
+    """True if the options are a stream's: they start at latest, or include one of a stream's."""
     given = {name.lower(): text for name, text in options.items()}
     only = {name.lower() for name in options_of(STREAM)} - {n.lower() for n in options_of(BATCH)}
     starts = given.get("startingoffsets", "").strip().lower()

@@ -228,7 +228,7 @@ def _stop(options: ReadOptions, key: Key, ends: Ends, found: Mapping[Key, int | 
 
 
 def _is_named(limit: Limit, key: Key) -> bool:
-    """Whether a limit is an offset, rather than the log's beginning or a time."""
+    """True if a limit is an offset, rather than the log's beginning or a time."""
     return not limit.by_time and value_of(limit, key) != EARLIEST
 
 

@@ -36,7 +36,7 @@ PORTED: Mapping[str, Ported] = {
     "subscribe": Ported(
         "a topic that is not there is refused at `load()`; with `failOnDataLoss` false, when a "
         "query without a checkpoint begins",
-        f"{_BOTH}test_what_is_not_there_is_said_at_load",
+        f"{_BOTH}test_missing_topics_and_partitions_are_reported_at_load",
     ),
     "subscribePattern": Ported(
         "an expression of Python; what only Java reads as sets is refused",
@@ -44,7 +44,7 @@ PORTED: Mapping[str, Ported] = {
     ),
     "assign": Ported(
         "a partition that is not there is refused; there it is left out",
-        f"{_BOTH}test_what_is_not_there_is_said_at_load",
+        f"{_BOTH}test_missing_topics_and_partitions_are_reported_at_load",
     ),
     "startingOffsets": Ported("", f"{_BOTH}test_offsets"),
     "endingOffsets": Ported("", f"{_BOTH}test_offsets_that_are_not_there"),
@@ -55,7 +55,7 @@ PORTED: Mapping[str, Ported] = {
     "startingOffsetsByTimestampStrategy": Ported("", f"{_BOTH}test_no_record_at_the_starting_time"),
     "failOnDataLoss": Ported(
         "a recreated topic is a loss, too",
-        f"{_BOTH}test_a_topic_that_was_made_anew_is_another",
+        f"{_BOTH}test_a_recreated_topic_is_another_topic",
     ),
     "minPartitions": Ported(
         "without it small partitions share a task; there each has one of its own",

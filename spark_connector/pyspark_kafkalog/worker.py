@@ -24,7 +24,7 @@ def settle() -> None:
 
 
 def _is_worker() -> bool:
-    """Whether Spark runs tasks here, or what a driver plans and commits."""
+    """True if this process runs Spark's tasks, or a driver's plans and commits."""
     from pyspark import TaskContext
 
     spec = sys.modules["__main__"].__spec__

@@ -57,7 +57,7 @@ def blocks(*languages: str) -> list[Block]:
 
 
 def named(dotted: str) -> bool:
-    """Whether a dotted name below kafkalog exists."""
+    """True if a dotted name below kafkalog exists."""
     parts = dotted.split(".")
     for length in range(len(parts), 0, -1):
         try:

@@ -83,7 +83,7 @@ def read(servers: str, topic: str) -> list[bytes | None]:
 @pytest.mark.parametrize(
     ("name", "point"), [(name, point) for name, points in KINDS.items() for point in points]
 )
-def test_killed_there_it_keeps_what_it_promises(
+def test_a_kill_at_each_point_keeps_the_promises(
     servers: str, zygote: Zygote, name: str, point: Point
 ) -> None:
     """Loss only; duplicates only; neither."""

@@ -14,9 +14,7 @@ STEP = "import tested; tested.with_a_broker_each()"
 
 
 @pytest.mark.slow
-def test_a_broker_for_each_test_leaves_what_other_runs_of_pytest_left(
-    root: Path, tmp_path: Path
-) -> None:
+def test_a_broker_per_test_leaves_folders_of_other_runs_alone(root: Path, tmp_path: Path) -> None:
     """It neither removes those folders nor waits for them."""
     user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
     left = [tmp_path / f"pytest-of-{user}" / f"pytest-{n}" / "test0" for n in range(8)]

@@ -45,7 +45,7 @@ INTERNAL = {"__consumer_offsets": 2, "__transaction_state": 2}
 
 
 def _moving(admin: kafkalog.Admin) -> bool:
-    """Whether partitions are still being reassigned, or no node can say."""
+    """True if partitions are still being reassigned, or no node can say."""
     try:
         return bool(admin.list_partition_reassignments())
     except kafkalog.KafkalogError:

@@ -32,7 +32,7 @@ class Op:
     outcome: Outcome = Outcome.UNKNOWN
 
     def before(self, other: Op) -> bool:
-        """Whether it was over when the other began."""
+        """True if it was over when the other began."""
         return self.end < other.start
 
 

@@ -71,7 +71,7 @@ def test_a_host_knows_no_connection(host: Host) -> None:
     assert quickest_s(host)
 
 
-def test_a_clock_jumps_and_what_measures_goes_on(tmp_path: Path) -> None:
+def test_a_clock_jump_leaves_the_monotonic_clock_alone(tmp_path: Path) -> None:
     if reason := clocks.why_not():
         pytest.skip(reason)
     clock = Clock(tmp_path, clocks.library(tmp_path))

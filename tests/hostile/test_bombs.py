@@ -107,7 +107,7 @@ SNAPPY_CODES = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_what_is_looked_into_has_a_limit(victim: Victim, name: str) -> None:
+def test_decompression_for_checks_is_limited(victim: Victim, name: str) -> None:
     """MESSAGE_TOO_LARGE, and never more memory than three times the limit: the pieces, in two
     libraries, and the whole."""
     codec, bomb = BOMBS[name][0], bomb_of(name)
@@ -121,7 +121,7 @@ def test_what_is_looked_into_has_a_limit(victim: Victim, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_what_is_not_looked_into_costs_nothing(victim: Victim, name: str) -> None:
+def test_unchecked_batches_are_not_decompressed(victim: Victim, name: str) -> None:
     """It is stored unchanged: the consumer decompresses it, within its own limit."""
     for topic in OUTSIDE:
         bomb = bomb_of(name)

@@ -79,7 +79,7 @@ CLOSING = {
 
 
 @pytest.mark.parametrize("name", CLOSING)
-def test_what_is_no_request_closes_its_connection(victim: Victim, name: str) -> None:
+def test_invalid_requests_close_their_connection(victim: Victim, name: str) -> None:
     with victim.attacked(name, LITTLE), victim.client() as client:
         client.send(CLOSING[name])
         assert client.is_closed()
@@ -156,7 +156,7 @@ def test_half_closed_connections_are_answered_and_closed(victim: Victim) -> None
                 assert client.is_closed()
 
 
-def test_who_leaves_before_the_answer(victim: Victim) -> None:
+def test_a_client_leaves_before_its_answer(victim: Victim) -> None:
     with victim.attacked("gone before the answer", 24 * MIB):
         for _ in range(300):
             client = victim.client()

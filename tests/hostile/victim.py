@@ -59,7 +59,7 @@ class Witness:
             self.answers.append(Answered(kind, int(begin) / 1e9, int(end) / 1e9))
 
     def served_since(self, begin_s: float) -> bool:
-        """Whether a request of each kind was sent after this moment, and answered."""
+        """True if a request of each kind was sent after this moment, and answered."""
         assert self._process.poll() is None, "the client that behaves well was not served"
         kinds = {one.kind for one in self.answers[-9:] if one.begin_s >= begin_s}
         return kinds == {"fast", "slow"}

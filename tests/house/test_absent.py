@@ -28,7 +28,7 @@ def test_nothing():
 """
 
 
-def test_what_imports_an_absent_package_is_skipped(
+def test_tests_of_an_absent_package_are_skipped(
     pytester: pytest.Pytester, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytester.makeini("[pytest]\n")

@@ -81,7 +81,7 @@ def test_a_test_that_passes_alone_is_unsteady(
     assert "too early" in Path(again.KEPT).read_text()
 
 
-def test_what_fails_every_time_fails_the_run(run: Run) -> None:
+def test_a_test_that_always_fails_fails_the_run(run: Run) -> None:
     """The test itself, or its teardown."""
     done = run(
         """

@@ -53,7 +53,7 @@ DECIDES = [
 
 
 @pytest.mark.parametrize("name", DECIDES)
-def test_what_decides_knows_no_clock_and_no_socket(name: str) -> None:
+def test_deciding_modules_use_no_clock_and_no_socket(name: str) -> None:
     found: set[str] = set()
     for node in ast.walk(parse(ROOT / "kafkalog" / "client" / f"{name}.py")):
         if isinstance(node, ast.ImportFrom):

@@ -39,7 +39,7 @@ def test_every_export_has_a_docstring() -> None:
     assert len(things) > 50
 
 
-def test_every_module_says_what_it_is() -> None:
+def test_every_module_has_a_docstring() -> None:
     silent = [
         tree.named(path)
         for path in tree.with_suffix(".py")

@@ -171,7 +171,7 @@ def c_calls() -> dict[Path, set[Path]]:
 
 
 def may_know(path: Path, other: Path) -> bool:
-    """Whether the part of a C file may use the other file's part.  Every part may use the public
+    """True if the part of a C file may use the other file's part.  Every part may use the public
     headers, and they may use every part."""
     if NATIVE in (path.parent, other.parent) or path.parent == other.parent:
         return True

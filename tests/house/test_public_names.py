@@ -26,7 +26,7 @@ CAUGHT = {
 """The errors that programs catch most; the others are only in kafkalog.errors."""
 
 
-def test_what_is_exported_is_exactly_what_is_listed() -> None:
+def test_all_lists_exactly_the_public_names() -> None:
     listed = set(kafkalog.__all__)
     assert len(kafkalog.__all__) == len(listed)
     assert dir(kafkalog) == sorted(listed)
@@ -59,7 +59,7 @@ everything is public."""
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_a_public_module_exports_what_the_documents_offer_and_nothing_else(name: str) -> None:
+def test_public_modules_export_exactly_the_documented_names(name: str) -> None:
     module = import_module(name)
     assert len(module.__all__) == len(set(module.__all__))
     assert set(module.__all__) == PUBLIC[name]
@@ -166,7 +166,7 @@ INTERNAL = {"append_as_follower"}
 """Methods of Log that other programs already call, but that only replicas of a log need."""
 
 
-def test_what_copies_a_log_is_not_offered_next_to_append() -> None:
+def test_replication_calls_are_not_public_methods() -> None:
     assert not hasattr(kafkalog.Log, "truncate_fully") and not hasattr(kafkalog.Broker, "node")
     for name in INTERNAL:
         assert "only for\n" in (inspect.getdoc(getattr(kafkalog.Log, name)) or "")

@@ -27,6 +27,8 @@ HOMEMADE = re.compile(
     r"|[Bb]y and b[y]|for so lon[g]|go(es)? ove[r]|not there ye[t])\b"
 )
 """Refused in rewritten folders: write forever, next to, instead of, gets, overrides, ..."""
+HEADLESS = re.compile(r"def test_(\w+_)?(who|whoever|what)_|^ *(r?\"\"\")Whether ")
+"""Names of tests and docstrings without a head: name the thing, or say "True if"."""
 NO_CHECK = re.compile(r"\bassert (True|1)\b|except( Exception| BaseException)?: *(pass|\.\.\.)$")
 
 
@@ -48,16 +50,13 @@ def test_no_words_of_elsewhere() -> None:
 
 
 def plain(path: Path) -> bool:
-    """Whether the prose of a file is written by hand and reviewed."""
+    """True if the prose of a file is written by hand and reviewed."""
     named = tree.named(path)
     skipped = named in NOT_PLAIN or named.startswith("docs/performance")
     return not skipped and path.suffix not in (".json", ".txt")
 
 
-NOT_PLAIN = (
-    "docs/style.md",  # shows what not to write
-    "kafkalog/_native/net/exchange.h",  # its comment is not rewritten yet
-)
+NOT_PLAIN = ("docs/style.md",)  # shows what not to write
 
 
 REWRITTEN = (
@@ -69,7 +68,7 @@ REWRITTEN = (
 
 
 def rewritten(path: Path) -> bool:
-    """Whether HOMEMADE applies: to rewritten folders, the connector, the README and documents."""
+    """True if HOMEMADE applies: to rewritten folders, the connector, the README and documents."""
     top, *inner = Path(tree.named(path)).parts
     if top == "docs":
         return path.suffix == ".md"
@@ -116,6 +115,14 @@ def test_rewritten_prose_stays_free_of_homemade_phrases() -> None:
     assert found == []
 
 
+def test_names_and_docstrings_have_a_head() -> None:
+    """docs/style.md, "Plain English": `test_missing_znode`, not `test_invalid_znodes`."""
+    files = (path for path in tree.with_suffix(".py") if SIMULATE not in path.parents)
+    assert matches(files, HEADLESS) == []
+
+
+SIMULATE = tree.ROOT / "tests" / "unit" / "simulate"  # its names are not rewritten yet
+
 TESTS = [path for path in tree.with_suffix(".py") if tree.ROOT / "tests" in path.parents]
 
 
@@ -127,7 +134,7 @@ def test_tests_can_fail() -> None:
     assert matches((path for path in TESTS if path != Path(__file__)), NO_CHECK) == []
 
 
-def test_the_patterns_find_what_they_are_for() -> None:
+def test_the_patterns_match_their_examples() -> None:
     assert UNDONE.search("# TO" + "DO: later")
     assert ELSEWHERE.search("see /wo" + "rk/main")
     assert ELSEWHERE.search("as iss" + "ue 12 says")
@@ -139,6 +146,13 @@ def test_the_patterns_find_what_they_are_for() -> None:
         "It ends.  Wh" + "o is",
     ):
         assert TRANSLATED.search(text)
+    for text in (
+        "def test_" + "who_waits(",
+        "def test_a_log_of_" + "what_is(",
+        '  """' + "Whether it",
+    ):
+        assert HEADLESS.search(text)
+    assert not HEADLESS.search("def test_the_whole_fil" + "e(")
     for text in ("it waits for eve" + "r", "a file besid" + "e it", "the client is tol" + "d"):
         assert HOMEMADE.search(text)
     assert not HOMEMADE.search("as was foretol" + "d")

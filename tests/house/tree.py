@@ -32,7 +32,7 @@ def files() -> tuple[Path, ...]:
 
 
 def generated(path: Path) -> bool:
-    """Whether cffi wrote the file."""
+    """True if cffi wrote the file."""
     return path.parent.name == "_native" and path.suffix == ".c"
 
 

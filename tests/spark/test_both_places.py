@@ -210,7 +210,7 @@ def test_no_record_at_the_starting_time(written):
     assert written.rows(**late, **latest) == []
 
 
-def test_what_is_not_there_is_said_at_load(written):
+def test_missing_topics_and_partitions_are_reported_at_load(written):
     for options, words in (
         ({"subscribe": "writte"}, "no topic 'writte' here; did you mean 'written'"),
         ({"assign": f'{{"{written.topic}":[7]}}'}, "no partition 7 of"),
@@ -306,7 +306,7 @@ def test_records_deleted_while_they_are_read(empty, columns, caplog):
         assert {*range(new_start, 30_000)} <= {*offsets}
 
 
-def test_a_topic_that_was_made_anew_is_another(empty, caplog, wait_until):
+def test_a_recreated_topic_is_another_topic(empty, caplog, wait_until):
     empty.create(1)
     empty.write(1, 10)
     strict, lenient = empty.reader(), empty.reader(failOnDataLoss="false")

@@ -53,7 +53,7 @@ def _bad_headers() -> t.ArrayType:
         (t.StructField("Partition", t.IntegerType()), "twice"),
     ],
 )
-def test_what_is_not_ours_is_refused_by_name(field, words):
+def test_foreign_columns_are_refused_by_name(field, words):
     schema = t.StructType([t.StructField("partition", t.IntegerType()), field])
     with pytest.raises(BadOption) as caught:
         chosen_columns(schema)

@@ -326,13 +326,13 @@ def test_bad_triggers_are_refused(options, words):
 
 
 @pytest.mark.parametrize("name", [name for name, one in OURS.items() if one.modes == (BATCH,)])
-def test_a_stream_refuses_what_ends_a_batch(name):
+def test_a_stream_refuses_ending_options(name):
     with pytest.raises(BadOption, match=f"option '{name}' belongs to batch reads"):
         stream(**{name: "1"})
 
 
 @pytest.mark.parametrize("name", [name for name, one in OURS.items() if one.modes == (STREAM,)])
-def test_a_batch_ignores_what_only_a_stream_obeys(name):
+def test_a_batch_ignores_stream_options(name):
     assert read(**{name: "x"}).ignored == (name,)
 
 

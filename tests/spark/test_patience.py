@@ -147,7 +147,7 @@ def test_a_directory_that_stays_in_use_is_told_with_its_owner(job: Job, tmp_path
         assert "t" not in store
 
 
-def test_reports_are_read_beside_a_sink(job: Job, tmp_path: Path) -> None:
+def test_reports_are_read_during_a_sink(job: Job, tmp_path: Path) -> None:
     """Even while another process has the directory's lock."""
     job(values("a", "b"))
     with kafkalog.Store(tmp_path / "data") as store:

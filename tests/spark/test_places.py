@@ -61,7 +61,7 @@ def test_the_ends_are_asked_of_logs_that_stay_open(tmp_path, opens):
     place.close()
 
 
-def test_a_plan_parses_what_the_directory_remembers_once(tmp_path, monkeypatch):
+def test_a_plan_parses_directory_files_once(tmp_path, monkeypatch):
     """Once, not for each partition, whose lines are all in the same files."""
     partitions = 20
     with kafkalog.Store(tmp_path) as store:
@@ -80,7 +80,7 @@ def test_a_plan_parses_what_the_directory_remembers_once(tmp_path, monkeypatch):
     assert parsed.count("parse_offsets") <= files and parsed.count("parse_marker") <= 1
 
 
-def test_a_partition_that_goes_or_is_made_anew_is_noticed(tmp_path, opens):
+def test_a_deleted_or_recreated_partition_is_noticed(tmp_path, opens):
     write_topic(tmp_path, "a", 2, 10)
     place = open_place(parse_batch({"path": str(tmp_path), "subscribe": "a"}, NAMES))
     keys = place.present()
@@ -135,7 +135,7 @@ def test_a_broker_that_is_not_there_is_named():
             DefaultSource({"kafka.bootstrap.servers": at, "subscribe": "a", **IMPATIENT}).schema()
 
 
-def test_damage_at_a_broker_is_named_with_what_to_do(tmp_path):
+def test_damage_at_a_broker_is_named_with_a_remedy(tmp_path):
     with TestBroker(tmp_path) as broker:
         servers = broker.bootstrap_servers
         with kafkalog.Admin(servers) as admin:

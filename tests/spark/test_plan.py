@@ -69,7 +69,7 @@ def test_assigned_partitions():
         (Selection(assigned=(("a", 7),)), "no partition 7 of 'a'; found [0, 1]"),
     ],
 )
-def test_what_is_named_must_be_there(selection, words):
+def test_named_partitions_must_exist(selection, words):
     with pytest.raises(BadOption) as caught:
         choose(selection, [*PRESENT, ("orders", 0)])
     assert words in str(caught.value)
@@ -105,7 +105,7 @@ def test_offsets_by_partition():
         ({A0: 1, B0: 1}, "leaves out a-1 and names b-0"),
     ],
 )
-def test_limits_by_partition_must_name_exactly_what_is_read(each, words):
+def test_limits_by_partition_name_all_partitions_read(each, words):
     for limit in (offsets("starting", each), Limit("x", by_time=True, each=each)):
         with pytest.raises(BadOption) as caught:
             times_wanted(limit, [A0, A1])
@@ -135,7 +135,7 @@ def test_no_record_at_the_starting_time_is_an_error_or_the_end(found):
     assert bound(options, ENDS, {A0: found, A1: 3}, {})[0] == [Range(A1, 3, 50)]
 
 
-def test_an_ending_time_past_what_may_be_read_ends_there():
+def test_an_ending_time_beyond_the_bound_ends_at_the_bound():
     options = replace(OPTIONS, end=timestamp("ending", 5))
     assert bound(options, ENDS, {}, {A0: 150, A1: 0})[0] == [Range(A0, 10, 100)]
 

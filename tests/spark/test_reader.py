@@ -229,7 +229,7 @@ def test_only_the_columns_asked_for(topics, columns):
     assert table.num_rows == 50
 
 
-def test_what_is_not_there_is_said_at_load(topics, tmp_path):
+def test_missing_topics_are_reported_at_load(topics, tmp_path):
     """When Spark asks for the schema, not at the first action."""
     with pytest.raises(BadOption, match="no directory"):
         DefaultSource({"path": str(tmp_path / "no"), "subscribe": "one"}).schema()
@@ -334,7 +334,7 @@ def test_records_deleted_while_they_are_read(tmp_path, columns, caplog):
         assert len(offsets) < 100_000
 
 
-def test_a_topic_that_was_made_anew_is_another(tmp_path, caplog):
+def test_a_recreated_topic_is_another_topic(tmp_path, caplog):
     """By the topic's id, or without one by the folder."""
     for known in (True, False):
         directory = tmp_path / str(known)
@@ -381,7 +381,7 @@ def test_a_copied_directory(tmp_path, known):
     assert sum(map(len, anew.read(anew.partitions()[0]))) == 10
 
 
-def test_a_folder_whose_id_is_torn_is_read(tmp_path):
+def test_a_folder_with_a_torn_id_is_read(tmp_path):
     """A power cut leaves an empty file, or zeros."""
     write_topic(tmp_path, "a", 1, 10)
     (tmp_path / "a-0" / "partition.metadata").write_bytes(b"")
@@ -499,7 +499,7 @@ def test_the_tasks_of_a_worker_open_a_log_once(tmp_path, monkeypatch):
     assert opened == ["a-0", "a-1"]
 
 
-def test_a_worker_keeps_what_its_last_reads_opened_and_no_more(tmp_path, monkeypatch):
+def test_a_worker_keeps_only_the_logs_of_its_last_reads_open(tmp_path, monkeypatch):
     """Also if their tasks alternate, as those of two streams of a session do."""
     monkeypatch.setattr(task_module, "_kept", [])
     for topic in "abcde":

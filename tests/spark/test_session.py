@@ -76,7 +76,7 @@ BROKER_ONLY = {"groups-3.9", "groups-4.1", "kraft"}
 
 
 @pytest.mark.parametrize("directory", directories())
-def test_committed_records_are_what_kafkas_consumer_read(load: Load, directory: Path):
+def test_committed_records_equal_those_of_kafkas_consumer(load: Load, directory: Path):
     assert as_expected(load(directory, **ALL)) == expected(directory, committed=True)
 
 
@@ -129,7 +129,7 @@ PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 @pytest.fixture(params=["false", "true"])
 def pushdown(spark: Any, request: pytest.FixtureRequest):
-    """Whether Spark pushes filters down to sources that take them; older versions never do."""
+    """Spark pushes filters down to sources that take them; older versions never do."""
     spark.conf.set(PUSHDOWN, request.param)
     yield
     spark.conf.unset(PUSHDOWN)

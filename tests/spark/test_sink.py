@@ -277,7 +277,7 @@ def test_a_task_that_ran_twice_counts_once(micro: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "data.staging").exists()
 
 
-def test_an_abort_forgets_what_was_staged_and_no_more(micro: Any, tmp_path: Path) -> None:
+def test_an_abort_removes_only_staged_rows(micro: Any, tmp_path: Path) -> None:
     writer, messages = micro(0, values("a"))
     writer.commit(messages, 0)
     writer.abort([*messages, None], 0)
@@ -500,7 +500,7 @@ def test_a_staging_folder_of_somebody_else_is_refused(
     assert not (tmp_path / "data").exists()
 
 
-def test_what_is_not_ours_stays(job: Job, tmp_path: Path) -> None:
+def test_foreign_files_stay(job: Job, tmp_path: Path) -> None:
     """In a folder that the user names as stagingDir, however old they are."""
     kept = tmp_path / "s" / "letters" / "2019"
     kept.mkdir(parents=True)

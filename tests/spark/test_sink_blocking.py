@@ -74,7 +74,7 @@ def test_a_batch_write_that_was_killed_hides_nothing(
     assert committed(tmp_path / "data") == [b"again", b"more"]
 
 
-def test_a_stream_aborts_what_another_write_left_open(
+def test_a_stream_aborts_open_transactions_of_other_writes(
     dead: None, micro: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     writer, messages = micro(0, values("a"))

@@ -135,7 +135,7 @@ def check(where: Any) -> int:
     return sum(map(len, found.values()))
 
 
-def test_streams_whose_processes_are_killed(java: str, tmp_path: Path) -> None:
+def test_streams_survive_kills_of_their_processes(java: str, tmp_path: Path) -> None:
     draw = random.Random(SEED)
     kinds = [KINDS[number % len(KINDS)] for number in range(KILLS)]
     draw.shuffle(kinds)

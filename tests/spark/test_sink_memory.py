@@ -121,7 +121,7 @@ def test_too_many_writes_of_a_batch_are_refused(
     assert written(tmp_path / "data") == {"a": ["1", "2"], "b": ["2"], "c": []}
 
 
-def test_what_is_remembered_of_the_most_writes_fits() -> None:
+def test_the_state_of_the_most_writes_fits() -> None:
     """Into 4096 bytes, Kafka's default limit."""
     known = {f"{n:016x}": 10**12 for n in range(memory.WRITES_MAX - 1)}
     write = memory.Write("s", 10**17, QUERY, QUERY, ("t",), 10**12)

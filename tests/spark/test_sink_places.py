@@ -187,7 +187,7 @@ def test_rows_that_the_target_refuses(target: Target, job: Job) -> None:
     assert target.values() == []
 
 
-def test_what_was_written_is_read_by_the_source(target: Target, job: Job) -> None:
+def test_written_rows_are_read_by_the_source(target: Target, job: Job) -> None:
     job(values(*map(str, range(100))), **target.options)
     options = {"kafka.bootstrap.servers": target.servers, "subscribe": target.topic}
     stable_ends(target.servers, target.topic)

@@ -66,7 +66,7 @@ def test_records_that_went_unread_are_told(target: Target) -> None:
     assert len(loose.rows) == 25
 
 
-def test_a_topic_that_was_made_anew_is_another(target: Target) -> None:
+def test_a_recreated_topic_is_another_topic(target: Target) -> None:
     checkpoint = Checkpoint()
     target.write(2, 10)
     drained(target, checkpoint)
@@ -88,9 +88,7 @@ def test_a_topic_that_was_made_anew_is_another(target: Target) -> None:
 
 
 @pytest.mark.parametrize("limited", [True, False])
-def test_an_older_spark_whose_available_now_is_one_batch_is_warned_of(
-    tmp_path, monkeypatch, caplog, limited
-):
+def test_older_sparks_are_warned_about_available_now(tmp_path, monkeypatch, caplog, limited):
     """Spark 4.0 and 4.1 lack that module, and do not say which trigger it is."""
     monkeypatch.setattr(stream_reader, "_admission", None)
     write_topic(tmp_path, "t", 1, 10)

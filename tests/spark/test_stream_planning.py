@@ -79,7 +79,7 @@ def test_each_kind_of_loss_is_told(start, now, begins, told):
     assert len(offer.lost) == 1 and offer.lost[0].startswith(told)
 
 
-def test_a_topic_that_was_made_anew_is_known_by_its_id():
+def test_a_recreated_topic_is_known_by_its_id():
     """Its offsets would also be valid for the old one."""
     offer = available(Offsets({A: 3}, {"t": "old"}), head({A: (0, 10)}, {"t": "new"}))
     assert offer.begins == {A: 0} and offer.ids == {"t": "new"}
@@ -98,7 +98,7 @@ def test_a_target_is_not_passed():
     assert offer.ids == {"t": "one", "u": "one"} and not offer.lost
 
 
-def test_only_what_is_on_disk():
+def test_only_flushed_records():
     """Records that were read stay read: a restarted writer knows less than the last one."""
     now = Head({A: Ends(0, 10, 6)}, {}, {}, only_flushed=True)
     assert available(Offsets({A: 3}), now).stops == {A: 6}
@@ -174,20 +174,20 @@ def test_a_small_batch_waits_for_more_or_for_its_time():
 # ---- a repeated batch
 
 
-def test_a_batch_is_what_it_was_whatever_came_after():
+def test_a_batch_is_unaffected_by_later_records():
     start, end = Offsets({A: 3}, {"t": "i"}), Offsets({A: 7, B: 2}, {"t": "i"})
     found = ranges_between(start, end, head({A: (0, 50), B: (0, 50)}, {"t": "i"}))
     assert found == ([Range(A, 3, 7), Range(B, 0, 2)], [])
 
 
-def test_a_batch_of_which_something_has_gone():
+def test_a_batch_with_missing_records():
     start, end = Offsets({A: 3, B: 0, C: 0}, {"u": "i"}), Offsets({A: 7, B: 2, C: 9}, {"u": "i"})
     ranges, lost = ranges_between(start, end, head({A: (5, 50), C: (0, 9)}, {"u": "j"}))
     assert ranges == [Range(A, 5, 7)]
     assert [one[:3] for one in lost] == ["t-0", "t-1", "u-0"]
 
 
-def test_a_topic_made_anew_between_two_batches_is_read_from_its_start():
+def test_a_topic_recreated_between_batches_is_read_from_its_start():
     start, end = Offsets({A: 30}, {"t": "old"}), Offsets({A: 40}, {"t": "new"})
     found = ranges_between(start, end, head({A: (0, 50)}, {"t": "new"}))
     assert found == ([Range(A, 0, 40)], [])
@@ -245,13 +245,13 @@ def test_options_of_a_stream():
         ("maxOffsetPerTrigger", "5", "did you mean 'maxOffsetsPerTrigger'"),
     ],
 )
-def test_what_a_stream_refuses(option, text, told):
+def test_a_stream_refuses_these_options(option, text, told):
     with pytest.raises(BadOption, match=told):
         parse(**{option: text})
 
 
 @pytest.mark.parametrize("name", ["retentionHold", "onlyFlushed"])
-def test_brokers_are_not_asked_for_what_only_a_path_has(name):
+def test_options_of_a_path_are_refused_for_brokers(name):
     given = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", name: "true"}
     with pytest.raises(BadOption, match=f"option '{name}': found kafka.bootstrap.servers"):
         parse_stream(given, NAMES)

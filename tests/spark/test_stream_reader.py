@@ -141,7 +141,7 @@ def test_a_minimum_waits_for_its_time(store):
 # ---- where it starts
 
 
-def test_latest_is_where_the_first_run_began_whoever_dies_then(store):
+def test_latest_stays_at_the_start_of_the_first_run(store):
     """With records between two queries of the end, and after a batch 0 that was not recorded."""
     append(store, "t", 0, "old")
     checkpoint = Checkpoint()
@@ -188,7 +188,7 @@ def test_starts_by_offset_and_by_time(store, options, wanted):
     assert sorted(values(checkpoint.rows)) == wanted
 
 
-def test_what_is_not_there_is_said_at_the_start(store, tmp_path):
+def test_missing_topics_are_reported_at_the_start(store, tmp_path):
     for options, told in (
         ({"subscribe": "nope"}, "no topic 'nope' here"),
         ({"assign": '{"t":[0,7]}'}, "no partition 7 of 't'"),
@@ -211,7 +211,7 @@ def test_a_load_takes_options_of_streams(store):
 # ---- available now
 
 
-def test_available_now_ends_with_what_was_there(store):
+def test_available_now_ends_at_the_records_present_at_its_start(store):
     append(store, "t", 0, *"abcdef")
     checkpoint, clock = Checkpoint(), Clock()
     query = Query(
@@ -229,7 +229,7 @@ def test_available_now_ends_with_what_was_there(store):
     assert values(checkpoint.rows) == [*"abcdef", "later", "new"]
 
 
-def test_available_now_ends_beside_a_topic_that_is_made_anew(store):
+def test_available_now_ends_despite_a_recreated_topic(store):
     append(store, "t", 0, *"abcdef")
     checkpoint, clock = Checkpoint(), Clock()
     query = Query(
@@ -253,7 +253,7 @@ def remake(store: kafkalog.Store, clock: Clock, *new: str) -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_topic_that_was_made_anew(store, restarted, caplog):
+def test_a_recreated_topic(store, restarted, caplog):
     """Also over a restart, and when its offsets continue those of the old one."""
     append(store, "t", 0, *"abc")
     checkpoint, clock = Checkpoint(), Clock()
@@ -274,7 +274,7 @@ def test_a_topic_that_was_made_anew(store, restarted, caplog):
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["the folder", "its files"])
-def test_a_folder_without_an_id_that_is_made_anew(tmp_path, whole):
+def test_a_recreated_folder_without_an_id(tmp_path, whole):
     """Detected while the query runs."""
     checkpoint, clock = Checkpoint(), Clock()
     with kafkalog.Log(tmp_path / "t-0") as log:
@@ -396,7 +396,7 @@ def test_open_transactions_are_waited_for(store):
     assert values(checkpoint.rows) == ["a"]
 
 
-def test_only_what_is_on_disk(tmp_path):
+def test_only_flushed_records(tmp_path):
     checkpoint = Checkpoint()
     with kafkalog.Log(tmp_path / "t-0") as log:
         query = Query(tmp_path, checkpoint, subscribe="t", onlyFlushed="true", **EARLIEST)
@@ -421,7 +421,7 @@ def test_the_head_is_reported(store):
 # ---- a retention hold
 
 
-def test_a_hold_keeps_what_was_not_read(tmp_path):
+def test_a_hold_keeps_unread_records(tmp_path):
     """It follows the stream, is renewed while the stream waits, and ends when it is not renewed."""
     clock, checkpoint = Clock(), Checkpoint()
     hour_ms = 3_600_000
@@ -473,7 +473,7 @@ def test_a_hold_of_one_partitions_own_folder(tmp_path):
 # ---- as Spark handles it
 
 
-def test_a_reader_is_pickled_without_what_it_has_open(store):
+def test_a_reader_is_pickled_without_open_logs(store):
     append(store, "t", 0, "a")
     query = Query(store.path, Checkpoint(), subscribe="t", **EARLIEST)
     query.drain()

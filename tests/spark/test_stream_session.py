@@ -101,7 +101,7 @@ def reached(query: Any, partition: str, offset: int) -> bool:
     return progress is not None and f'"{partition}": {offset}' in str(progress.sources[0].endOffset)
 
 
-def test_what_has_gone_is_said_or_passed(spark: Any, tmp_path: Path) -> None:
+def test_missing_records_are_reported_or_skipped(spark: Any, tmp_path: Path) -> None:
     """Retention between two runs, then a topic recreated between two more."""
     with kafkalog.Store(tmp_path / "data") as store:
         store.create_topic("t", 1)

@@ -56,7 +56,7 @@ def assert_little_is_left() -> None:
     assert len(gc.get_objects()) < gc.get_freeze_count() / 10
 
 
-def test_after_a_read_collections_leave_out_what_is_imported(inside: None, tmp_path: Path) -> None:
+def test_garbage_collection_skips_imports_after_a_read(inside: None, tmp_path: Path) -> None:
     write_topic(tmp_path, "a", 1, 10)
     reader = reader_of(tmp_path, subscribe="a")
     (task,) = reader.partitions()
@@ -65,12 +65,12 @@ def test_after_a_read_collections_leave_out_what_is_imported(inside: None, tmp_p
         assert_little_is_left()
 
 
-def test_after_a_write_collections_leave_out_what_is_imported(micro: Any) -> None:
+def test_garbage_collection_skips_imports_after_a_write(micro: Any) -> None:
     micro(0, values("a"))
     assert_little_is_left()
 
 
-def test_after_a_plan_collections_leave_out_what_is_imported(planner: None, tmp_path: Path) -> None:
+def test_garbage_collection_skips_imports_after_a_plan(planner: None, tmp_path: Path) -> None:
     write_topic(tmp_path, "a", 1, 10)
     reader_of(tmp_path, subscribe="a").partitions()
     assert_little_is_left()
@@ -83,7 +83,7 @@ def test_after_a_writers_plan_too(planner: None, tmp_path: Path, plans: str) -> 
     assert_little_is_left()
 
 
-def test_after_a_commit_what_it_imported_is_left_out_too(
+def test_garbage_collection_skips_imports_of_a_commit(
     planner: None, micro: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first plan has settled the process, and the delivery imports more."""

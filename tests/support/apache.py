@@ -336,7 +336,7 @@ class Broker(Kafka):
 
 
 def answers(bootstrap_servers: str, brokers: int = 1) -> bool:
-    """Whether a broker knows itself as one that is not fenced, and this many brokers in all."""
+    """True if a broker knows itself as one that is not fenced, and this many brokers in all."""
     try:
         with Raw(bootstrap_servers) as raw:
             return len(raw.call(apis.METADATA, 9, topics=[]).brokers) >= brokers

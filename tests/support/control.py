@@ -37,7 +37,7 @@ def begin(place: Place, path: Path, zookeeper: str, node: int) -> kafkalog.Broke
 
 
 def knows(place: Place, brokers: int, controller: int) -> bool:
-    """Whether a node knows this many brokers and this controller."""
+    """True if a node knows this many brokers and this controller."""
     with Raw(place.address) as raw:
         found = raw.call(apis.METADATA, 9, topics=[])
     return (len(found.brokers), found.controller_id) == (brokers, controller)

@@ -33,7 +33,7 @@ def take_apart(node: Any) -> None:
 
 
 def _all_wanted(config: pytest.Config) -> bool:
-    """Whether an option asks for setups and teardowns that passed without output."""
+    """True if an option asks for setups and teardowns that passed without output."""
     option = config.option
     return option.durations is not None or getattr(option, "xmlpath", None) is not None
 

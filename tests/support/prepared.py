@@ -115,7 +115,7 @@ class Archive:
 
     @property
     def wanted(self) -> bool:
-        """Whether the present start should end in an orderly way, to write the archive."""
+        """True if the present start should end in an orderly way, to write the archive."""
         return self._fresh is not None
 
     def ended(self) -> None:

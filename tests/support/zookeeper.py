@@ -54,7 +54,7 @@ def ends(hosts: str, path: str, patience_s: float = 30) -> None:
 
 
 def _expire(hosts: str, path: str) -> bool:
-    """Whether the session belongs to no client any more; its owner may have come between."""
+    """True if the session belongs to no client any more; its owner may have come between."""
     from kazoo.client import KazooClient
     from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 

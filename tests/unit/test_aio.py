@@ -218,7 +218,7 @@ def test_a_transaction_leaves_none_open(broker: Broker, unique: str) -> None:
     run(work)
 
 
-def test_what_is_paused_is_not_handed_out(broker: Broker, unique: str) -> None:
+def test_paused_partitions_are_not_returned(broker: Broker, unique: str) -> None:
     async def work() -> None:
         await filled(broker, unique, 20)
         tp = TopicPartition(unique, 0)
@@ -281,9 +281,7 @@ def test_a_cancelled_poll_loses_no_record(broker: Broker, unique: str) -> None:
 
 
 @pytest.mark.parametrize("kinds", ["records first", "columns first"])
-def test_what_a_cancelled_poll_has_read_comes_first_in_either_form(
-    broker: Broker, unique: str, kinds: str
-) -> None:
+def test_records_of_a_cancelled_poll_come_first(broker: Broker, unique: str, kinds: str) -> None:
     """Records that were read in the thread come before later columns, and the other way round."""
 
     async def work() -> list[int]:
@@ -336,7 +334,7 @@ def test_both_forms_in_turn_lose_nothing_when_they_are_cancelled(
     assert run(work) == [*range(300)]
 
 
-def test_a_commit_is_of_what_was_handed_out(broker: Broker, unique: str) -> None:
+def test_a_commit_covers_returned_records_only(broker: Broker, unique: str) -> None:
     """What a cancelled poll read in the thread is in no commit, not even the last one."""
 
     async def work() -> None:

@@ -241,7 +241,7 @@ def test_the_time_of_sends_begins_when_they_are_awaited(served: TestBroker, uniq
     assert len(seen) == 3
 
 
-def test_a_call_whose_time_is_over_is_not_made(served: TestBroker, unique: str) -> None:
+def test_an_expired_call_is_not_made(served: TestBroker, unique: str) -> None:
     async def work() -> None:
         async with aio.Admin(served.bootstrap_servers) as admin:
             held = threading.Event()
@@ -331,7 +331,7 @@ CHANGES: dict[str, Callable[[aio.Consumer, str], Awaitable[Any]]] = {
 
 @pytest.mark.parametrize("columns", [False, True], ids=["records", "columns"])
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_was_read_before_a_change(
+def test_records_read_before_a_change(
     served: TestBroker, unique: str, change: str, columns: bool
 ) -> None:
     async def work() -> None:

@@ -98,7 +98,7 @@ def test_plain_ones_and_those_that_return_something_to_await(broker: TestBroker)
     assert broker.committed("g") == {TP: 4}
 
 
-def test_what_one_raises_is_raised_by_poll(broker: TestBroker) -> None:
+def test_exceptions_of_listeners_are_raised_by_poll(broker: TestBroker) -> None:
     async def assigned(partitions: list[TopicPartition]) -> None:
         await asyncio.sleep(0)
         raise RuntimeError("the database is away")

@@ -26,7 +26,7 @@ def test_a_jump_of_the_wall_clock_leaves_timers_alone():
     assert (clock.now_ms(), clock.monotonic_s()) == (5, 0.0)
 
 
-def test_advance_wakes_a_waiter_whose_time_has_come(wait_until):
+def test_advance_wakes_a_waiter_at_its_time(wait_until):
     """A waiter whose time has not come only checks, and waits on."""
     clock = ManualClock()
     condition = threading.Condition()

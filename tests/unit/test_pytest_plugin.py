@@ -49,7 +49,7 @@ def test_pytest_finds_it_by_its_entry_point(root: object) -> None:
     assert f'[project.entry-points.pytest11]\n{ENTRY[0]} = "{ENTRY[1]}"\n' in text
 
 
-def test_who_does_not_use_it_pays_nothing(root: object) -> None:
+def test_the_unused_plugin_loads_nothing(root: object) -> None:
     """It loads nothing beyond `import kafkalog`: neither numpy nor the C core, asyncio, sockets."""
     program = (
         "import sys, pytest, kafkalog; before = set(sys.modules); import kafkalog.pytest_plugin;"
@@ -135,7 +135,7 @@ def test_one_broker_for_all_with_a_prefix_each(run: Run) -> None:
     run(test_it=SHARED).assert_outcomes(passed=4)
 
 
-def test_what_one_test_did_to_the_shared_broker_ends_with_it(run: Run) -> None:
+def test_changes_of_the_shared_broker_end_with_the_test(run: Run) -> None:
     """Except topics of a failed test, which are kept; a moved clock is reset."""
     done = run(
         test_it="""
@@ -159,7 +159,7 @@ def test_what_one_test_did_to_the_shared_broker_ends_with_it(run: Run) -> None:
     done.assert_outcomes(passed=2, failed=1)
 
 
-def test_beside_other_processes(run: Run) -> None:
+def test_with_other_processes(run: Run) -> None:
     """Under xdist: both kinds of brokers, in two processes."""
     alone = """
         import pytest

@@ -43,7 +43,7 @@ def test_topics_and_their_logs(store: kafkalog.Store) -> None:
     assert store["orders"][2].end_offset == 1
 
 
-def test_what_is_not_there(store: kafkalog.Store) -> None:
+def test_missing_topics_and_partitions(store: kafkalog.Store) -> None:
     with pytest.raises(errors.UnknownTopicOrPartition, match="no topic 'x'"):
         store["x"]
     store.create_topic("x")
@@ -56,7 +56,7 @@ def test_what_is_not_there(store: kafkalog.Store) -> None:
     assert store.topics == ()
 
 
-def test_what_a_log_takes_a_client_reads_and_the_other_way_round(store: kafkalog.Store) -> None:
+def test_logs_and_clients_read_each_others_records(store: kafkalog.Store) -> None:
     """With one handle: offsets continue, whichever of the two appends."""
     store.create_topic("t")
     log = store["t"][0]
@@ -178,7 +178,7 @@ def test_exactly_once_from_topic_to_topic(store: kafkalog.Store) -> None:
     assert values == [b"<%d>" % i for i in range(20)]
 
 
-def test_what_was_committed_is_there_for_who_opens_the_logs_next(tmp_path: Path) -> None:
+def test_committed_records_are_visible_to_the_next_open(tmp_path: Path) -> None:
     """After the commit's answer the partitions get their markers, before the store has closed."""
     count = 60
     with kafkalog.Store(tmp_path, config=CONFIG) as store:

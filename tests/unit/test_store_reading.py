@@ -47,7 +47,7 @@ def files(folder: str) -> dict[str, tuple[int, int]]:
     return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in found}
 
 
-def test_it_reads_what_the_other_has(store: kafkalog.Store, reader: kafkalog.Store) -> None:
+def test_a_reader_sees_the_stores_records(store: kafkalog.Store, reader: kafkalog.Store) -> None:
     assert reader.topics == store.topics == ("empty", "t")
     assert (len(reader), "t" in reader, [*reader], len(reader["t"])) == (2, True, ["empty", "t"], 2)
     assert [[r.value for r in log.read(isolation="read_committed")] for log in reader["t"]] == [
@@ -56,7 +56,7 @@ def test_it_reads_what_the_other_has(store: kafkalog.Store, reader: kafkalog.Sto
     assert "__transaction_state" not in reader.topics and len(reader["__transaction_state"]) > 0
 
 
-def test_it_sees_what_is_committed_later(store: kafkalog.Store, reader: kafkalog.Store) -> None:
+def test_a_reader_sees_later_commits(store: kafkalog.Store, reader: kafkalog.Store) -> None:
     log = reader["t"][0]
     with store.producer(transactional_id="x") as producer:
         with producer.transaction():
@@ -111,7 +111,7 @@ def test_partitions_that_lie_elsewhere(store: kafkalog.Store, reader: kafkalog.S
         reader["t"][0]
 
 
-def test_what_it_refuses(tmp_path: Path) -> None:
+def test_refused_calls(tmp_path: Path) -> None:
     with pytest.raises(errors.NotFound, match="no such directory"):
         kafkalog.Store(tmp_path / "none", mode="r")
     assert not (tmp_path / "none").exists()

@@ -198,7 +198,7 @@ class _Watch:
 
 
 def _compare(servers: str, load: _Load) -> bool:
-    """Whether anything is lost or duplicated: compares all records with the acknowledged ones."""
+    """Compare all records with the acknowledged ones; True if any is lost or duplicated."""
     told = load.acknowledged()
     values: dict[int, int] = {}
     with Consumer(servers) as consumer:

@@ -110,7 +110,7 @@ class Tried:
         self.nodes[node] = Process(f"node {node}", command, f"{directory}.log")
 
     def _knows_all(self, node: int) -> bool:
-        """Whether a node serves, and knows the others and a controller."""
+        """True if a node serves, and knows the others and a controller."""
         patience = Options(connect_timeout_ms=2000, request_timeout_ms=2000, api_timeout_ms=2000)
         try:
             with Cluster(self.address(node), patience) as cluster:

@@ -60,7 +60,7 @@ def class_path() -> str:
 
 
 def serves(host: str, port: int) -> bool:
-    """Whether ZooKeeper is up and serves: it accepts connections earlier than that."""
+    """True if ZooKeeper is up and serves: it accepts connections earlier than that."""
     try:
         with socket.create_connection((host, port), 5) as asked:
             asked.sendall(b"srvr")
@@ -84,5 +84,5 @@ class ZooKeeper(Process):
         super().__init__("ZooKeeper", ["java", *QUICK, "-cp", jars, MAIN, path], f"{folder}.log")
 
     def answers(self) -> bool:
-        """Whether it serves."""
+        """True if it serves."""
         return serves("127.0.0.1", self.port)

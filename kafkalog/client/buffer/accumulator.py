@@ -95,7 +95,7 @@ class Lane:
 
     @property
     def empty(self) -> bool:
-        """Whether no batch is open, closed, failed or in flight."""
+        """True if no batch is open, closed, failed or in flight."""
         return self.open is None and not self.ready and not self.failed and not self.flying
 
 
@@ -125,7 +125,7 @@ class Accumulator:
         self.direct: dict[str, Any] = {}
         """The C side of `intakes`, while records may go there directly, without Python's checks."""
         self.plain = True
-        """Whether they may."""
+        """True if they may."""
         self.lanes: dict[TopicPartition, Lane] = {}
         """Those that are not empty."""
         self._idle: dict[TopicPartition, Lane] = {}

@@ -123,9 +123,9 @@ class Batch:
         """The batch that this is a part of."""
         self.attempts = 0
         self.posted = False
-        """Whether it was ever sent."""
+        """True if it was ever sent."""
         self.doubtful = False
-        """Whether an attempt may have stored it without an acknowledgement."""
+        """True if an attempt may have stored it without an acknowledgement."""
         self.hurry = False
         """A thread waits for it: no linger."""
         self.first_sent_s = 0.0
@@ -140,7 +140,7 @@ class Batch:
 
     @property
     def ended(self) -> bool:
-        """Whether its outcome is known."""
+        """True if its outcome is known."""
         return self._ended
 
     @property
@@ -156,7 +156,7 @@ class Batch:
 
     @property
     def sent(self) -> bool:
-        """Whether it was sent, on its own or as part of another: its sequence is used up."""
+        """True if it was sent, on its own or as part of another: its sequence is used up."""
         return self.first_sent_s > 0
 
     def split(self) -> tuple[Batch, Batch]:
@@ -362,11 +362,11 @@ class Future:
         _index: int
 
     def done(self) -> bool:
-        """Whether the outcome is known."""
+        """True if the outcome is known."""
         return self._batch.ended
 
     def running(self) -> bool:
-        """Whether the outcome is not known yet."""
+        """True if the outcome is not known yet."""
         return not self._batch.ended
 
     def cancel(self) -> bool:
@@ -481,11 +481,11 @@ class ManyFuture:
             _tell(waiter, self)
 
     def done(self) -> bool:
-        """Whether the outcome of all of them is known."""
+        """True if the outcome of all of them is known."""
         return all(batch.ended for batch, _, _ in self._parts)
 
     def running(self) -> bool:
-        """Whether the outcome of some is not known yet."""
+        """True if the outcome of some is not known yet."""
         return not self.done()
 
     def cancel(self) -> bool:

@@ -39,7 +39,7 @@ class RowSource(Protocol):
     """Rows in their order."""
 
     def more(self) -> bool:
-        """Whether there is another."""
+        """True if there is another."""
 
     def put(self, intake: Any, partition: int) -> Put:
         """Put rows into the open batches; `partition` -1: by their keys."""

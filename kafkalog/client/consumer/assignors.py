@@ -57,7 +57,7 @@ class Assignor(NamedTuple):
     assign: Assign
     """Members and the number of partitions of each topic -> the partitions of each member."""
     cooperative: bool = False
-    """Whether members keep their partitions while others join (KIP-429)."""
+    """True if members keep their partitions while others join (KIP-429)."""
     user_data: UserData = lambda assignment, generation: None
     """What a member reports to the leader about its last assignment and its generation."""
 

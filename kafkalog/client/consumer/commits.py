@@ -59,7 +59,7 @@ class Commits:
 
     @property
     def quiet(self) -> bool:
-        """Whether none is in flight or waits."""
+        """True if none is in flight or waits."""
         return not self._waiting and self.now is None
 
     def add(self, committing: Committing) -> None:

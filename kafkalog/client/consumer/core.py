@@ -111,7 +111,7 @@ class ConsumerState:
         self.assigned: dict[TopicPartition, int | None] = {}
         """The partitions that are read, with the last committed offset."""
         self.committing = commits and member is not None
-        """Whether commits are automatic."""
+        """True if commits are automatic."""
         self.next_commit_s = 0.0
         self.changed = False
         """Whether the group's topics or partitions have changed since the last assignment."""
@@ -127,11 +127,11 @@ class ConsumerState:
 
     @property
     def joining(self) -> bool:
-        """Whether it waits for the group."""
+        """True if it waits for the group."""
         return bool(self.subscription) and self.member is not None and self.member.state != IN
 
     def holds(self, now_s: float) -> bool:
-        """Whether no other member has its partitions, as far as it can know."""
+        """True if no other member has its partitions, as far as it can know."""
         member = self.member if self.subscription else None
         return member is None or not self.assigned or member.ended(now_s) is None
 
@@ -296,7 +296,7 @@ class ConsumerState:
     # ---- commits -------------------------------------------------------------------------------
 
     def commit_due(self, now_s: float) -> bool:
-        """Whether an automatic commit is due."""
+        """True if an automatic commit is due."""
         return self.committing and now_s >= self.next_commit_s
 
     def fresh(self, reached: Reached, now_s: float) -> dict[TopicPartition, CommittedOffset]:

@@ -21,7 +21,7 @@ class Lookups:
 
     def __init__(self, cluster: Cluster) -> None:
         self.behind = False
-        """Whether one has waited for an answer since this was last set to False."""
+        """True if one has waited for an answer since this was last set to False."""
         self._cluster = cluster
         self._pauses: dict[str, tuple[float, float]] = {}
         """Of failed ones: when each is retried, by the clock, and the backoff in ms."""
@@ -63,7 +63,7 @@ class Lookups:
         return True
 
     def waits(self, name: str) -> bool:
-        """Whether it continues by itself, after an answer or a backoff."""
+        """True if it continues by itself, after an answer or a backoff."""
         return self.behind or name in self._pauses
 
     def pauses_s(self) -> list[float]:

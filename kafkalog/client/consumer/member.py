@@ -103,7 +103,7 @@ class Member:
         """Its partitions in the last generation."""
         self.state = OUT
         self.cooperative = all(assignor.cooperative for assignor in options.assignors)
-        """Whether it keeps its partitions while others join."""
+        """True if it keeps its partitions while others join."""
         self.counts: Mapping[str, int] | None = None
         """The partitions per topic when it assigned them; None: it is not the leader."""
         self.topics: set[str] = set()
@@ -119,7 +119,7 @@ class Member:
 
     @property
     def awaits(self) -> bool:
-        """Whether it waits for an answer."""
+        """True if it waits for an answer."""
         return self.state in (JOINING, SYNCING)
 
     # ---- joining -------------------------------------------------------------------------
@@ -342,7 +342,7 @@ class Member:
 
     @property
     def says_goodbye(self) -> bool:
-        """Whether it sends LeaveGroup.  A static member is expected back."""
+        """True if it sends LeaveGroup.  A static member is expected back."""
         return bool(self.metadata.member_id) and self.options.instance_id is None
 
 

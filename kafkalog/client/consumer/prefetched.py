@@ -29,7 +29,7 @@ class Below(Protocol):
     """What it asks of the consumer."""
 
     def _holds(self) -> bool:
-        """Whether no other member has its partitions, as far as it can know.  From any thread."""
+        """True if no other member has its partitions, as far as it can know.  From any thread."""
 
     def _go_back(self, firsts: Mapping[TopicPartition, int]) -> None:
         """Continue at these offsets in the partitions that are still read."""

@@ -67,7 +67,7 @@ class Session:
         self.problem: errors.KafkalogError | None = None
         """The coordinator's answer to the last heartbeat, unless it was a success."""
         self.left = False
-        """Whether it has left the group because the owner did not poll."""
+        """True if it has left the group because the owner did not poll."""
         self._heartbeat_s = tempo.heartbeat_ms / 1000
         self._session_s = tempo.session_ms / 1000
         self._poll_interval_s = tempo.poll_interval_ms / 1000
@@ -115,7 +115,7 @@ class Session:
         return math.inf if self.member is None else self._heard_s + self._session_s
 
     def lapsed(self, now_s: float) -> bool:
-        """Whether the session has ended, as far as it can know: others may have its partitions."""
+        """True if the session has ended, as far as it can know: others may have its partitions."""
         return now_s >= self.end_s
 
     # ---- heartbeats ----------------------------------------------------------------------

@@ -54,14 +54,14 @@ class Subscription:
 
     @property
     def pattern(self) -> bool:
-        """Whether its topics come from a pattern."""
+        """True if its topics come from a pattern."""
         return self._pattern is not None
 
     def __bool__(self) -> bool:
         return bool(self.topics) or self._pattern is not None
 
     def wants(self, topic: str) -> bool:
-        """Whether it names the topic, or its pattern matches it."""
+        """True if it names the topic, or its pattern matches it."""
         if self._pattern is not None:
             return self._pattern.fullmatch(topic) is not None
         return topic in self.topics

@@ -214,7 +214,7 @@ class Core:
         return plan
 
     def _still_near(self, tp: TopicPartition, near: Nearer, now_s: float) -> bool:
-        """Whether to ask a follower; not if another leader, or an ISR without it, is known since:
+        """True if the follower may be asked; not if another leader, or an ISR without it, is known:
         it may never catch up."""
         known = self.known
         if min(near.until_s, near.idle_s) <= now_s or near.node not in known.nodes:
@@ -237,7 +237,7 @@ class Core:
             plan.nodes.setdefault(row.leader, []).append(tp)
 
     def free(self, node: int, now_s: float) -> bool:
-        """Whether a request may be sent to it."""
+        """True if a request may be sent to it."""
         return node not in self.asked and self.paused.get(node, 0.0) <= now_s
 
     def set_aside(self, unknown: Partitions) -> None:

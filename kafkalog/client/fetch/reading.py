@@ -148,7 +148,7 @@ class Reading:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is left to hand out."""
+        """True if no records are left to return."""
         return not self._queue and self._now is None
 
     def take(self, count: int) -> list[Record]:
@@ -182,7 +182,7 @@ class Reading:
         return self._items
 
     def _more(self) -> bool:
-        """Whether there is a next block, which may be empty.  Raises: as `take`."""
+        """True if there is a next block, which may be empty.  Raises: as `take`."""
         if self._problem is not None:
             problem, self._problem = self._problem, None
             raise problem

@@ -58,7 +58,7 @@ class Session(NamedTuple):
     ids: Ids
     """By topic, as the node knows them."""
     by_id: bool
-    """Whether requests have topic ids instead of names."""
+    """True if requests have topic ids instead of names."""
 
 
 NONE = Session(0, NEW_EPOCH, {}, {}, False)

@@ -72,7 +72,7 @@ class Backoff:
         return round((self.deadline_s - self.begun_s) * 1000)
 
     def over(self) -> bool:
-        """Whether the time limit has passed."""
+        """True if the time limit has passed."""
         return self.clock.monotonic_s() >= self.deadline_s or not self._within.left_s()
 
     def left_ms(self) -> int:
@@ -121,7 +121,7 @@ class Cluster(Known):
         self._failed: Address | None = None
         """The last broker that failed to give metadata: others are asked first."""
         self.reached = False
-        """Whether any broker has ever answered."""
+        """True if any broker has ever answered."""
 
     def __enter__(self) -> Cluster:
         return self
@@ -178,7 +178,7 @@ class Cluster(Known):
         return made
 
     def moved(self, node: int, connection: Connection) -> bool:
-        """Whether a node is known to be elsewhere than its connection leads."""
+        """True if a node is known to be elsewhere than its connection leads."""
         return self.nodes.get(node, connection.address) != connection.address
 
     def another(self, node: int) -> Connection:

@@ -164,7 +164,7 @@ class Openings:
     ) -> None:
         """Nothing is connected yet.  `rests`: the same client's, shared by other connections."""
         self.apart = False
-        """Whether waits for a connection can be ended, too; this costs a thread for each."""
+        """True if waits for a connection can be ended, too; this costs a thread for each."""
         self.ring: Callable[[], None] = lambda: None
         """Ends a wait of `patience`: a connection was opened, or has failed."""
         self.rests = rests or Rests(options.reconnect_backoff_ms, options.reconnect_backoff_max_ms)

@@ -166,7 +166,7 @@ class Connection:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, by this client or after a failure."""
+        """True if it was closed, by this client or after a failure."""
         return self._socket is None
 
     @property
@@ -176,11 +176,11 @@ class Connection:
 
     @property
     def unsent(self) -> bool:
-        """Whether posted bytes wait for `pump`."""
+        """True if posted bytes wait for `pump`."""
         return bool(self._unsent)
 
     def usable(self) -> bool:
-        """Whether it can take a request.  Closes one that is idle for connections.max.idle.ms, or
+        """True if it can take a request.  Closes one that is idle for connections.max.idle.ms, or
         that the broker has closed in the meantime."""
         self.close_idle(time.monotonic())
         if self._socket is not None and self._quiet and answering([self], 0):
@@ -195,7 +195,7 @@ class Connection:
 
     @property
     def _quiet(self) -> bool:
-        """Whether nothing is in flight; False in a child, which does not touch its parent's."""
+        """True if nothing is in flight; False in a child, which does not touch its parent's."""
         return not (self._sent or self._unsent) and self._forks == _forks
 
     def fileno(self) -> int:
@@ -232,7 +232,7 @@ class Connection:
     # ---- versions ----------------------------------------------------------------------
 
     def knows(self, api: Any) -> bool:
-        """Whether the broker supports a version of `api` that this client has."""
+        """True if the broker supports a version of `api` that this client has."""
         low, high = self.ranges.get(api.key, (0, -1))
         return bool(max(low, api.versions.start) < min(high + 1, api.versions.stop))
 

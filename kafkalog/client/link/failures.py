@@ -41,7 +41,7 @@ def name_of(code: int) -> str:
 
 
 def is_retriable(code: int) -> bool:
-    """Whether the same request may succeed later."""
+    """True if the same request may succeed later."""
     try:
         return bool(ErrorCode(code).retriable)
     except ValueError:
@@ -49,13 +49,13 @@ def is_retriable(code: int) -> bool:
 
 
 def says_nothing(code: int) -> bool:
-    """Whether an error code leaves open what was done: a broker's internal error, or an unknown
+    """True if an error code leaves open what was done: a broker's internal error, or an unknown
     code."""
     return code == ErrorCode.UNKNOWN_SERVER_ERROR or code not in _NUMBERS
 
 
 def passing(problem: errors.KafkalogError) -> bool:
-    """Whether a failed call may succeed later."""
+    """True if a failed call may succeed later."""
     if "retriable" in vars(problem):  # by the rules of its request
         return problem.retriable
     if isinstance(problem, errors.UnknownTopicOrPartition):

@@ -170,7 +170,7 @@ class Troubles(Generic[K]):
         """By thing: since when it fails, and the logged reasons; '': the usual ones."""
 
     def failed(self, thing: K, problem: errors.KafkalogError, now_s: float) -> bool:
-        """Whether its failure must be logged: a new reason, or a usual one that has lasted."""
+        """True if its failure must be logged: a new reason, or a usual one that has lasted."""
         since_s, logged = self._since.setdefault(thing, (now_s, set()))
         usual = problem.code in AWAITED or isinstance(problem, (errors.PeerGone, errors.Closed))
         reason = "" if usual else type(problem).__name__

@@ -57,7 +57,7 @@ class Locked(Handle):
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """True if it was closed."""
         return self._closed
 
     def close(self) -> None:

@@ -169,7 +169,7 @@ class Known:
         return known
 
     def _is_older(self, row: PartitionInfo, known: PartitionInfo) -> bool:
-        """Whether the broker that answered `row` does not know the current leader yet."""
+        """True if the broker that answered `row` does not know the current leader yet."""
         return 0 <= row.leader_epoch < known.leader_epoch
 
     def _bound(self) -> None:
@@ -288,7 +288,7 @@ def _put(some: dict[K, V], key: K, value: V, most: int) -> None:
 
 
 def known_in(topics: Mapping[str, TopicInfo], tp: TopicPartition) -> bool:
-    """Whether metadata has a partition."""
+    """True if metadata has a partition."""
     info = topics.get(tp.topic)
     return info is not None and tp.partition in info.partitions
 

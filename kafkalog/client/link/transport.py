@@ -57,7 +57,7 @@ class Options(NamedTuple):
     idle_ms: int = 540_000
     """A connection that is idle for this long is closed; -1: never."""
     rebootstraps: bool = True
-    """Whether the bootstrap servers are asked again (metadata.recovery.strategy)."""
+    """The bootstrap servers are asked again (metadata.recovery.strategy)."""
     rebootstrap_ms: int = 300_000
     """After this long without metadata a client forgets what it knows and asks them again."""
 

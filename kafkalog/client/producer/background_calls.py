@@ -26,7 +26,7 @@ class Line:
         cluster.openings.apart = True
         self.cluster = cluster
         self.free = True
-        """Whether a call may begin."""
+        """True if a call may begin."""
         self._ring = ring
         self._condition = threading.Condition()  # guards what follows
         self._call: Call | None = None

@@ -161,7 +161,7 @@ class Core:
         return plan._replace(next_s=next_s, lost=lost)
 
     def _alone(self, lane: Lane) -> bool:
-        """Whether a lane has to wait until none of its batches is in flight.
+        """True if a lane has to wait until none of its batches is in flight.
 
         A leader that has not seen the producer takes any sequence: if the first batch failed and
         the second did not, the first could never be sent again.  And a broker remembers only the

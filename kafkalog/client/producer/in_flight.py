@@ -59,7 +59,7 @@ class Flights:
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing is in flight."""
+        """True if nothing is in flight."""
         return not self._opening and not any(self._flying.values())
 
     @property
@@ -74,7 +74,7 @@ class Flights:
         return [batch for request in requests for batch in request.batches.values()]
 
     def takes(self, node: int) -> bool:
-        """Whether a node accepts another request now."""
+        """True if a node accepts another request now."""
         if node in self._opening or len(self._flying.get(node, ())) >= self._most:
             return False
         connection = self._connections.get(node)
@@ -167,7 +167,7 @@ class Flights:
             connection.pump()
 
     def speaks(self, node: int) -> bool:
-        """Whether an answer of a node has begun to arrive, or its connection has ended."""
+        """True if an answer of a node has begun to arrive, or its connection has ended."""
         return bool(self._flying.get(node) and answering([self._connections[node]], 0))
 
     def receive(self, node: int) -> tuple[Request, Any]:

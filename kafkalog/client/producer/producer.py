@@ -472,7 +472,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
             raise problem
 
     def _gone(self) -> bool:
-        """Whether there is nothing to close; a forked child has nothing."""
+        """True if there is nothing to close; a forked child has nothing."""
         self._closed = self._closed or self._pid != os.getpid()
         return self._closed
 

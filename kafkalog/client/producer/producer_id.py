@@ -30,7 +30,7 @@ class ProducerId:
         self.transactional_id = ""
         self.producer_id, self.epoch = -1, -1
         self.ready = not wanted
-        """Whether records may be sent."""
+        """True if records may be sent."""
         self.fatal: errors.KafkalogError | None = None
         """Why the producer can no longer be used."""
         self.error: errors.KafkalogError | None = None
@@ -50,7 +50,7 @@ class ProducerId:
 
     @property
     def renewing(self) -> bool:
-        """Whether another id is wanted: waiting records get new sequences."""
+        """True if another id is wanted: waiting records get new sequences."""
         return self._renew
 
     def due_s(self, now_s: float, quiet: Callable[[], bool]) -> float:
@@ -94,7 +94,7 @@ class ProducerId:
             self.renew()
 
     def forgotten(self, pair: tuple[int, int], code: int) -> bool:
-        """Whether a batch was refused because of its id: another one may help."""
+        """True if a batch was refused because of its id: another one may help."""
         if self.transactional_id:
             return False
         if pair != self.pair:  # an earlier id; the batches after it were given up

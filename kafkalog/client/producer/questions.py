@@ -93,6 +93,6 @@ class Questions:
             self._refreshed_s = -math.inf
 
     def _lacks_leader(self, topic: str) -> bool:
-        """Whether a partition of it has no leader now."""
+        """True if a partition of it has no leader now."""
         info = self._known.topics.get(topic)
         return info is not None and any(row.leader < 0 for row in info.partitions.values())

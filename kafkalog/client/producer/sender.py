@@ -110,7 +110,7 @@ class Sender:
 
     @property
     def leaving(self) -> bool:
-        """Whether its producer was dropped while something still waits."""
+        """True if its producer was dropped while something still waits."""
         return self._leaving and self._thread.is_alive() and self._pid == os.getpid()
 
     def close(self, timeout: float | None = None) -> None:
@@ -185,7 +185,7 @@ class Sender:
         self._wait(min(next_s, at_s))
 
     def _quiet(self) -> bool:
-        """Whether nothing is in flight."""
+        """True if nothing is in flight."""
         return self._flights.quiet
 
     def _wait(self, until_s: float) -> None:

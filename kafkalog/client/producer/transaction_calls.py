@@ -76,7 +76,7 @@ class Transactional(Identity):
 
     @property
     def begun(self) -> bool:
-        """Whether the coordinator may know of the transaction."""
+        """True if the coordinator may know of the transaction."""
         return bool(self._joined or self._groups or self._unsure)
 
     # ---- the coordinator -----------------------------------------------------------------
@@ -272,7 +272,7 @@ class Transactional(Identity):
 
     @property
     def _only_unsure(self) -> bool:
-        """Whether the coordinator may rightly know no transaction."""
+        """True if the coordinator may rightly know no transaction."""
         return self._unsure and not self._joined and not self._groups
 
     # ---- offsets -------------------------------------------------------------------------

@@ -39,12 +39,12 @@ class Boundaries:
 
     @property
     def open(self) -> bool:
-        """Whether a transaction is open."""
+        """True if a transaction is open."""
         return isinstance(self._identity, Transactional) and self._identity.open
 
     @property
     def in_doubt(self) -> bool:
-        """Whether a commit was not answered."""
+        """True if a commit was not answered."""
         return (
             isinstance(self._identity, Transactional)
             and self._identity.open

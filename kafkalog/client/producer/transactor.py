@@ -36,7 +36,7 @@ class Transactor(Handle):
 
     @property
     def in_doubt(self) -> bool:
-        """Whether a commit was not answered: call `commit_transaction` again, which settles it."""
+        """True if a commit was not answered: call `commit_transaction` again, which settles it."""
         return self._boundaries.in_doubt
 
     def init_transactions(self) -> None:

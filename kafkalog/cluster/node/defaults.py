@@ -56,7 +56,7 @@ class _Compared(NamedTuple):
     show: Callable[[Any], str]
     mine: Any
     given: bool
-    """Whether it was given to this node."""
+    """True if it was given to this node."""
     theirs: Mapping[Any, list[int]]
     """The brokers that have a value, by that value."""
 

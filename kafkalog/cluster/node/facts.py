@@ -65,12 +65,12 @@ class Peer(NamedTuple):
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is known to be kafkalog's."""
+        """True if it is known to be kafkalog's."""
         return self.settings is not None and OURS in self.settings
 
     @property
     def authorizes(self) -> bool | None:
-        """Whether it enforces access rules; None: not known."""
+        """True if it enforces access rules; None: not known."""
         if self.settings is None:
             return True if self.denied else None
         return bool(self.settings.get(AUTHORIZER))
@@ -131,7 +131,7 @@ def version(text: str) -> tuple[int, int]:
 
 
 def is_old(text: str) -> bool:
-    """Whether a message.format.version is before record batches."""
+    """True if a message.format.version is before record batches."""
     return bool(text) and version(text) < BATCHES
 
 

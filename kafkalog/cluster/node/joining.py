@@ -103,7 +103,7 @@ def check_open_to_all(session: Session, image: MetadataImage, node: int) -> None
 
 
 def is_known(found: Found, cluster: str) -> bool:
-    """Whether a directory already belongs to this cluster."""
+    """True if a directory already belongs to this cluster."""
     return found.meta is not None and bool(cluster) and found.meta.cluster_id == cluster
 
 

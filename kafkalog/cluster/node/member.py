@@ -217,7 +217,7 @@ class Member:
 
     @property
     def clustered(self) -> bool:
-        """Whether it is one of several nodes, of which one decides."""
+        """True if it is one of several nodes, of which one decides."""
         return True
 
     @property

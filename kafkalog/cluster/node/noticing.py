@@ -83,7 +83,7 @@ class Noticing:
                 _logger.log(LEVELS[one.severity], "broker %d: %s", self._node, one)
 
     def _is_new(self, said: str) -> bool:
-        """Whether it is logged for the first time."""
+        """True if it is logged for the first time."""
         with self._lock:
             if said in self._said or len(self._said) >= SAID_MAX:
                 return False

@@ -1,4 +1,4 @@
-"""Whether a node may join a cluster, and what its operator should know before.  Pure.
+"""Decides if a node may join a cluster, and warns its operator.  Pure.
 
 Severity is decided by what Apache Kafka 3.9 does once such a node is registered: if the cluster
 would suffer as a whole, or somebody would believe in a protection that this node does not have,

@@ -80,7 +80,7 @@ class CommittedOffset(NamedTuple):
     """The topic's id at the time of the commit; ZERO_UUID if unknown."""
 
     def of_other(self, topic_id: UUID) -> bool:
-        """Whether it was committed for a topic with another id, if both ids are known."""
+        """True if it was committed for a topic with another id, if both ids are known."""
         return ZERO_UUID not in (self.topic_id, topic_id) and self.topic_id != topic_id
 
 
@@ -154,7 +154,7 @@ class Member:
 
     @property
     def keeps_session(self) -> bool:
-        """Whether it counts as alive without heartbeats because it waits for our answer."""
+        """True if it counts as alive without heartbeats because it waits for our answer."""
         return not self.is_new and (self.join is not None or self.sync is not None)
 
 
@@ -196,7 +196,7 @@ class Group:
         self.writing = 0
         """Group records being written to the journal."""
         self.recorded = False
-        """Whether the journal may hold records that need a tombstone of the group; Kafka also loads
+        """True if the journal may hold records that need a tombstone of the group; Kafka also loads
         a group from a commit that was deleted later."""
         self.foreign: dict[bytes, int] = {}
         """Keys and kinds of its live records of a newer group type (records.FOREIGN)."""
@@ -213,19 +213,19 @@ class Group:
 
     @property
     def unused(self) -> bool:
-        """Whether it has no members or offsets, and the journal will add none."""
+        """True if it has no members or offsets, and the journal will add none."""
         inside = self.members or self.pending or self.offsets or self.pending_offsets
         coming = self.commits or self.writing or self.recorded or self.foreign
         return self.state is State.EMPTY and not inside and not coming
 
     @property
     def can_rebalance(self) -> bool:
-        """Whether a rebalance may begin now."""
+        """True if a rebalance may begin now."""
         return self.state in BEFORE[State.PREPARING]
 
     @property
     def all_joined(self) -> bool:
-        """Whether every member, and every handed-out member id, waits for the generation."""
+        """True if every member, and every handed-out member id, waits for the generation."""
         return self._joined == len(self.members) and not self.pending
 
     @property
@@ -362,7 +362,7 @@ class Group:
     # ---- protocols -------------------------------------------------------------------------
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a member with these protocols may join."""
+        """True if a member with these protocols may join."""
         names = list(names)
         if self.state is State.EMPTY:
             return bool(protocol_type and names)
@@ -380,7 +380,7 @@ class Group:
         return max(votes, key=votes.__getitem__, default=None)
 
     def subscribes(self, topic: str) -> bool:
-        """Whether members use the topic; if that is unknown, they do."""
+        """True if members use the topic; if that is unknown, they do."""
         if self.topics is None:
             return self.protocol_type == CONSUMER
         return topic in self.topics
@@ -424,7 +424,7 @@ class Group:
             yield from pending
 
     def unstable(self, where: TopicPartition) -> bool:
-        """Whether a transaction that has not ended has committed for the partition."""
+        """True if a transaction that has not ended has committed for the partition."""
         if any(where in offsets for offsets in self.pending_offsets.values()):
             return True
         return any(one.transactional and where in one.offsets for one in self.commits.values())

@@ -45,7 +45,7 @@ MAY_BE_THERE = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER
 
 
 def validate_member(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
-    """Whether a request comes from a member of the group; of a static member, only the last one
+    """Check that a request comes from a member of the group; of a static member, only the last one
     that joined under its instance id counts.
     """
     if instance_id is not None:
@@ -90,7 +90,7 @@ def join(shard: GroupShard, step: Step, request: Call) -> None:
 
 
 def _too_long(request: Call) -> bool:
-    """Whether no answer or record can hold the client's id, or the member id made of it."""
+    """True if the client's id, or the member id made of it, fits in no answer or record."""
     body, client_id = request.body, request.client_id
     named = "" if body.member_id else f"{body.group_instance_id or client_id}-{LONGEST_ID}"
     longest = max(len(name.encode()) for name in (client_id, named))
@@ -265,7 +265,7 @@ def _replace_static(
 
 
 def _subscribes_anew(group: Group, old: Member, member: Member) -> bool:
-    """Whether a returning consumer subscribes to other topics than before.
+    """True if a returning consumer subscribes to other topics than before.
 
     Kafka does not check; then nobody reads an added topic until the next rebalance.
     Other parts of the metadata, such as the partitions it owned, change with each restart.

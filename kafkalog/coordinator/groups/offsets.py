@@ -83,7 +83,7 @@ class _Topic(NamedTuple):
     absent: ErrorCode
     """The error for a partition that it does not have."""
     by_id: bool = False
-    """Whether the answer names it by id."""
+    """True if the answer names it by id."""
 
 
 def _topic(topic: Any, known: Known, by_id: bool) -> _Topic:
@@ -99,7 +99,7 @@ def _topic(topic: Any, known: Known, by_id: bool) -> _Topic:
 
 
 def _commits_by_id(request: Call) -> bool:
-    """Whether an OffsetCommit or TxnOffsetCommit names topics by id."""
+    """True if an OffsetCommit or TxnOffsetCommit names topics by id."""
     transactional = hasattr(request.body, "transactional_id")
     return request.version >= (TXN_IDS_VERSION if transactional else IDS_VERSION)
 
@@ -176,7 +176,7 @@ def _result(partition: Any, error: ErrorCode) -> Body:
 
 
 def _check_commit(group: Group | None, request: Call) -> ErrorCode:
-    """Whether the sender may commit for the group."""
+    """Check that the sender may commit for the group."""
     body = request.body
     generation = body.generation_id_or_member_epoch
     if group is None:
@@ -319,8 +319,8 @@ def fetch(shard: GroupShard, asked: Any, stable: bool, known: Known, by_id: bool
 
 
 def _of_stranger(group: Group, asked: Any) -> bool:
-    """Whether a member asks that the group does not have.  Kafka asks this of groups whose members
-    heartbeat by the newer protocols; of these none is a member here."""
+    """True if the sender names a member that the group does not have.  Kafka checks this in groups
+    whose members heartbeat by the newer protocols, which have no members here."""
     if records.newer_type(group) is None or records.is_share(group):
         return False
     member_id, epoch = getattr(asked, "member_id", None), getattr(asked, "member_epoch", -1)

@@ -138,7 +138,7 @@ def newer_type(group: Group) -> str | None:
 
 
 def is_share(group: Group) -> bool:
-    """Whether it is a share group: to all who commit offsets it does not exist."""
+    """True if it is a share group: to all who commit offsets it does not exist."""
     return newer_type(group) == SHARE
 
 

@@ -56,8 +56,7 @@ class GroupShard(Shard):
             group.weight.move(None)
 
     def has_room(self, more_bytes: int) -> bool:
-        """Whether groups may take this much more memory; what is already there stays in any
-        case."""
+        """True if groups may take this much more memory; existing contents stay in any case."""
         total = self.weight.within or self.weight
         return more_bytes <= 0 or total.bytes + more_bytes <= self.config.kafkalog_groups_max_bytes
 

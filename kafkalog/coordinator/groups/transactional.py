@@ -56,7 +56,7 @@ def _more_bytes(group: Group, producer_id: int, taken: offsets.Taken) -> int:
 
 
 def _check(group: Group | None, request: Call) -> ErrorCode:
-    """Whether the sender may commit for the group, as KIP-447 requires."""
+    """Check that the sender may commit for the group, as KIP-447 requires."""
     body = request.body
     member_id = getattr(body, "member_id", "")
     instance_id = getattr(body, "group_instance_id", None)

@@ -215,7 +215,7 @@ class TransactionCore(Core[TransactionShard]):
         )  # fmt: skip
 
     def verify(self, asked: Asked, partitions: Collection[TopicPartition]) -> Results:
-        """Whether partitions are part of an open transaction."""
+        """Check that partitions are part of an open transaction."""
         shard, error = self.where(asked.transactional_id)
         if shard is None:
             return dict.fromkeys(partitions, error)
@@ -291,7 +291,7 @@ class TransactionCore(Core[TransactionShard]):
 
     @property
     def unfinished(self) -> bool:
-        """Whether a transaction's end is decided, and one of its partitions lacks the marker."""
+        """True if a transaction's end is decided, and one of its partitions lacks the marker."""
         return any(
             one.status.prepared and one.markers
             for shard in self.shards.values()

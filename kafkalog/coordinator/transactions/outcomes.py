@@ -29,7 +29,7 @@ class Outcome(Enum):
 
     @property
     def final(self) -> bool:
-        """Whether the partition needs no marker any more."""
+        """True if the partition needs no marker any more."""
         return self not in (Outcome.AGAIN, Outcome.FENCED)
 
 

@@ -152,7 +152,7 @@ def _known(shard: TransactionShard, asked: Asked) -> Transaction | ErrorCode:
 
 
 def _is_next(status: Status, asked: Asked) -> bool:
-    """Whether it already got the producer id with which it continues once its end is complete."""
+    """True if it already got the producer id with which it continues once its end is complete."""
     return status.prepared and status.next_id == asked.producer_id and asked.epoch == 0
 
 
@@ -192,7 +192,7 @@ def add_partitions(
 def verify(
     shard: TransactionShard, asked: Asked, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Whether each partition is part of the producer's open transaction."""
+    """Check that each partition is part of the producer's open transaction."""
     found = _known(shard, asked)
     if isinstance(found, ErrorCode):
         return dict.fromkeys(partitions, found)

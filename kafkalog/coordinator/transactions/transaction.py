@@ -85,17 +85,17 @@ class Status(NamedTuple):
 
     @property
     def prepared(self) -> bool:
-        """Whether its end is decided and some partitions lack the marker."""
+        """True if its end is decided and some partitions lack the marker."""
         return self.state in PREPARED
 
     @property
     def commits(self) -> bool:
-        """Whether its decided end is a commit."""
+        """True if its decided end is a commit."""
         return self.state in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
 
     @property
     def over(self) -> bool:
-        """Whether no transaction is open."""
+        """True if no transaction is open."""
         return self.state is State.EMPTY or self.state in COMPLETE
 
 
@@ -122,14 +122,14 @@ class Transaction:
         self.waiting: list[Waiting] = []
         """Requests that wait for another change."""
         self.recorded = False
-        """Whether the journal has a record of it."""
+        """True if the journal has a record of it."""
         self.weight = Weight()
         """Approximate memory that it takes."""
         self.weigh()
 
     @property
     def dead(self) -> bool:
-        """Whether it is being forgotten."""
+        """True if it is being forgotten."""
         return self.pending is not None and self.pending.state is State.DEAD
 
     def weigh(self) -> None:
@@ -147,7 +147,7 @@ def name_bytes(transactional_id: str) -> int:
 
 
 def is_exhausted(epoch: int) -> bool:
-    """Whether no client may get a higher epoch."""
+    """True if no client may get a higher epoch."""
     return epoch >= EPOCH_MAX - 1
 
 

@@ -20,7 +20,7 @@ FLUSH_PERIOD_MS_MIN = 10
 
 
 def flush_due(flushed_ms: int, period_ms: int, now_ms: int) -> bool:
-    """Whether a log that was last fully flushed at `flushed_ms` is due."""
+    """True if a log that was last fully flushed at `flushed_ms` is due."""
     return now_ms - flushed_ms >= period_ms
 
 

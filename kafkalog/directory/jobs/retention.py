@@ -11,7 +11,7 @@ __all__ = ["retain", "retains"]
 
 
 def retains(config: TopicConfig) -> bool:
-    """Whether any setting lets segments be deleted."""
+    """True if any setting lets segments be deleted."""
     limited = config.retention_ms >= 0 or config.retention_bytes >= 0
     return limited and "delete" in config.cleanup_policy
 

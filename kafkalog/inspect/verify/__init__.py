@@ -1,1 +1,1 @@
-"""Whether files are what was written: batches, and everything derived from them."""
+"""Checks that files hold what was written: batches, and everything derived from them."""

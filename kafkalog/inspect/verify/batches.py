@@ -89,7 +89,7 @@ class BatchCheck:
             position = self._bad(files, walk.stop)
 
     def _may_be_in_flight(self, walk: BatchWalk, stop: Stop) -> bool:
-        """Whether the file's last bytes look like an unfinished append."""
+        """True if the file's last bytes look like an unfinished append."""
         return stop.status == lib.KL_E_BUFFER_TOO_SMALL or (
             stop.position + HEADER_BYTES >= walk.file_bytes
         )

@@ -37,11 +37,11 @@ class Checkpoints(NamedTuple):
 
     root: Path
     alone: bool
-    """Whether it is the folder of a log that stands alone."""
+    """True if it is the folder of a log that stands alone."""
     clean: bool
-    """Whether it was closed cleanly."""
+    """True if it was closed cleanly."""
     copied: bool
-    """Whether it is a cluster node's: a leader has what its replicas lack."""
+    """True if it is a cluster node's: a leader has what its replicas lack."""
     offsets: dict[str, dict[TopicPartition, int]]
     """By the checkpoint's name."""
     flushed: int

@@ -43,7 +43,7 @@ __all__ = ["find_partitions", "is_partition", "partition_of", "verify"]
 
 
 def is_partition(folder: Path) -> bool:
-    """Whether a folder holds the files of one partition."""
+    """True if a folder holds the files of one partition."""
     if holds_segments(os.fspath(folder)):
         return True
     names = set(os.listdir(folder))
@@ -137,7 +137,7 @@ def _verify_file(path: Path, report: Report, deep: bool) -> None:
 
 
 def _is_locked(folder: Path) -> bool:
-    """Whether a process has the folder, or its data directory, open for writing."""
+    """True if a process has the folder, or its data directory, open for writing."""
     for place in (folder, folder.absolute().parent):
         if (place / LOCK).exists():
             with Directory(place) as directory:

@@ -158,7 +158,7 @@ class SidecarCheck:
             self._index(suffix, wanted)
 
     def _has_sealed_index(self, sidecar: Sidecar) -> bool:
-        """Whether the index is the sealed one: when Kafka rewrites a segment, it changes, too."""
+        """True if the index is the sealed one: when Kafka rewrites a segment, it changes, too."""
         found = file_sum(self.files.path(".index"))
         return found.size > 0 and found == sidecar.indexes[0]
 

@@ -197,7 +197,7 @@ class _Work:
             return not self.over
 
     def _has_room(self, piece: _Piece, block: Any) -> bool:
-        """Whether a block may be queued; a block that the reader waits for always may."""
+        """True if a block may be queued; a block that the reader waits for always may."""
         if not piece.blocks and piece is self.begun[0]:
             return True
         full = self.ahead_bytes + lib.kl_block_memory(block) > AHEAD_BYTES
@@ -231,7 +231,7 @@ class _Work:
                     del problem  # as in _decode
 
     def _known(self) -> bool:
-        """Whether `take` can return or raise without waiting."""
+        """True if `take` can return or raise without waiting."""
         if self.over or not self.begun:
             return self.over or self.all_begun
         return bool(self.begun[0].blocks) or self.begun[0].over

@@ -40,7 +40,7 @@ def api_versions(node: Node, request: Request) -> None:
 
 
 def _refused(node: Node, request: Request) -> ErrorCode:
-    """Whether the caller names its software properly and reached the node it meant (KIP-1242)."""
+    """Check the client's software name, and that it reached the intended node (KIP-1242)."""
     body = request.body
     software = (body.client_software_name, body.client_software_version)
     if request.version >= 3 and not all(map(SOFTWARE.fullmatch, software)):

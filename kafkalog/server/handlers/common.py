@@ -59,8 +59,8 @@ def cluster_operations(body: Any) -> int:
 def leader_error(
     node: Node, partition: "Partition | None", current_leader_epoch: int = -1
 ) -> ErrorCode:
-    """Whether a partition is led here, and the client's leader epoch is ours (KIP-320); -1: the
-    client gave none."""
+    """Check that this node leads a partition, and that the client's leader epoch is ours
+    (KIP-320); -1: none given."""
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if node.clustered and partition.leader != node.node_id:

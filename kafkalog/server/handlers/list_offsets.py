@@ -97,7 +97,7 @@ def _look(log: "Log", body: Any, timestamp: int) -> tuple[int, int, int]:
 
 
 def not_yet(log: "Log", body: Any, timestamp: int, offset: int) -> bool:
-    """Whether a client could see an end below one that the previous leader reported: a new leader
+    """True if a client could see an end below one that the previous leader reported: a new leader
     shows its records once it knows that all in-sync replicas have them (KIP-207)."""
     if body.replica_id != CONSUMER or not (timestamp == LATEST or offset < 0 <= timestamp):
         return False

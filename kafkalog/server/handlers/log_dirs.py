@@ -62,7 +62,7 @@ def _size(node: Node, topic: str, partition: int) -> int:
 
 
 def _is_here(node: Node, path: str) -> bool:
-    """Whether a path leads to the data directory.  The system follows it: realpath would look at
+    """True if a path leads to the data directory.  The system follows it: realpath would look at
     each of its names, of which there may be thousands."""
     try:
         return os.path.isabs(path) and os.path.samefile(path, node.manager.path)

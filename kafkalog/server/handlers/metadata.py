@@ -81,7 +81,7 @@ def _requested(node: Node, request: Request, operations: int) -> list[dict[str, 
 
 
 def _made_on_use(name: str) -> bool:
-    """Whether a request may create the topic: of Kafka's internal topics only the one that we fill,
+    """True if a request may create the topic: of Kafka's internal topics only the one that we fill,
     since each needs its own settings."""
     return _shown(name) and (name not in INTERNAL_TOPICS or name == OFFSETS_TOPIC)
 

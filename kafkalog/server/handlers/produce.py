@@ -117,7 +117,7 @@ def _inside(node: Node, name: str | None, topic: Any) -> bool:
 
 
 def _is_quick(node: Node, named: list[tuple[str | None, Any]]) -> bool:
-    """Whether the append takes no longer than a coordinator's own."""
+    """True if the append takes no longer than a coordinator's own."""
     sizes = (len(one.records or b"") for _, topic in named for one in topic.partition_data)
     return sum(sizes) <= QUICK_BYTES and not any(_inside(node, *each) for each in named)
 

@@ -71,7 +71,7 @@ class Refused(KafkalogError):
 
 
 class Verdict:
-    """Whether one batch may be written."""
+    """Decides if one batch may be written."""
 
     def __init__(self, node: Node, guard: Guard | None, error: ErrorCode) -> None:
         """`guard` is None when it may not."""

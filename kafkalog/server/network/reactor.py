@@ -230,7 +230,7 @@ class Reactor:
 
     @property
     def stopped(self) -> bool:
-        """Whether stop was called and no more requests can be taken."""
+        """True if stop was called and no more requests can be taken."""
         return self._stopped
 
     def stop(self, timeout_ms: int) -> None:

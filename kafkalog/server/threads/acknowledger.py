@@ -219,7 +219,7 @@ class Acknowledger:
         return True
 
     def _settled(self, one: _Waiting, wait_ms: int) -> bool:
-        """Whether the outcome is known after at most `wait_ms`; then it was reported."""
+        """True if the outcome is known after at most `wait_ms`; then it was reported."""
         outcome: Exception | None = None
         try:
             passed = self._reactor.wait(

@@ -66,7 +66,7 @@ class Deletions:
         self._over(one, {}, ending=True)
 
     def _kept(self, one: _Waiting) -> bool:
-        """Whether the thread takes it over from here."""
+        """True if the thread takes it over from here."""
         with self._changed:
             if self._ending:
                 return False

@@ -122,7 +122,7 @@ class IsrMaintenance:
         self._replicas.led.change(tp, lambda isr: shrink(isr, states, self._lag_ms, self._epochs()))
 
     def _release(self, tp: TopicPartition) -> bool:
-        """Whether nothing waits any more."""
+        """True if nothing waits any more."""
         try:
             states, needed = self._reactor.followers(*tp), self._replicas.joining_offset(tp)
         except (NotFound, UnknownTopicOrPartition, NotLeaderOrFollower, StorageOffline):

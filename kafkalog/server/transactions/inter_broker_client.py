@@ -59,7 +59,7 @@ class _Peer:
 
     @property
     def full(self) -> bool:
-        """Whether too many have not been sent."""
+        """True if too many have not been sent."""
         return self._works.qsize() >= WAITING_MAX or self._bytes > WAITING_BYTES_MAX
 
     def ask(self, api: Api, body: dict[str, Any], size: int, then: Callable[[Any], None]) -> None:

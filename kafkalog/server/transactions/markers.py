@@ -114,7 +114,7 @@ class Markers:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _is_first(self, where: TopicPartition) -> bool:
-        """Whether the log is open, or others take care of that, and no earlier marker for it
+        """True if the log is open, or others take care of that, and no earlier marker for it
         waits."""
         with self._lock:
             if self._queued or where in self._behind:

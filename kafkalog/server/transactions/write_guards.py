@@ -45,12 +45,12 @@ class Guard:
 
     @property
     def holds(self) -> bool:
-        """Whether the write may be done."""
+        """True if the write may be done."""
         return self.error is ErrorCode.NONE
 
 
 def breaks(marker: Producer, epoch: int) -> bool:
-    """Whether a marker ends the transaction of a write by the same producer id in this epoch.
+    """True if a marker ends the transaction of a write by the same producer id in this epoch.
 
     In version 2 each end raises the epoch: a marker of the write's own epoch ends the transaction
     before, for which the write may have waited.  Only EPOCH_MAX cannot be raised.  A marker of an
@@ -70,7 +70,7 @@ class Guards:
         self._locks = [threading.RLock() for _ in range(LOCKS)]
 
     def any(self) -> bool:
-        """Whether a write is in progress."""
+        """True if a write is in progress."""
         with self._lock:
             return bool(self._guards)
 
@@ -93,7 +93,7 @@ class Guards:
 
     @contextmanager
     def writing(self, guard: Guard) -> Iterator[bool]:
-        """Whether the write may be done, within the block."""
+        """Yields True if the write may be done, within the block."""
         with self._locks[hash(guard.key) % LOCKS]:
             yield guard.holds
 

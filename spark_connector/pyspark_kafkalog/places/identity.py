@@ -54,16 +54,16 @@ def _told(inode: Inode) -> str:
 
 
 def is_of_folder(identity: str) -> bool:
-    """Whether it is the identity of a folder without a topic id."""
+    """True if it is the identity of a folder without a topic id."""
     return identity.startswith(_FOLDER)
 
 
 def is_of_topic(identity: str) -> bool:
-    """Whether it is a topic's: not a folder's, and not from a broker without topic ids."""
+    """True if it is a topic's: not a folder's, and not from a broker without topic ids."""
     return not is_of_folder(identity) and identity.strip("0-") != ""
 
 
 def same(one: str, other: str) -> bool:
-    """Whether both are of one log.  A folder without a writer so far gets a lock later."""
+    """True if both are of one log.  A folder without a writer so far gets a lock later."""
     (folder, *lock), (other_folder, *other_lock) = one.split(_LOCK), other.split(_LOCK)
     return folder == other_folder and (lock == other_lock or not lock or not other_lock)

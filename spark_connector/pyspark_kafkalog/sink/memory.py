@@ -55,7 +55,7 @@ class Write(NamedTuple):
     checkpoint: str = ""
     """For a stream; empty if it is not known."""
     named: bool = False
-    """Whether the option sinkId gave the sink its name."""
+    """True if the option sinkId gave the sink its name."""
 
     @property
     def group(self) -> str:
@@ -167,7 +167,7 @@ def _older(admin: Admin, write: Write) -> Memory:
 
 
 def _has_no_consumers(admin: Admin, group: str) -> bool:
-    """Whether a group with offsets never had members."""
+    """True if a group with offsets never had members."""
     from kafkalog import KafkalogError
     from kafkalog.wire.error_codes import ErrorCode
 
@@ -242,7 +242,7 @@ def drop(write: Write, last: Remembered, target: str) -> None:
 
 
 def _elsewhere(write: Write, last: Remembered) -> bool:
-    """Whether the two have different checkpoints."""
+    """True if the two have different checkpoints."""
     return bool(write.checkpoint and last.checkpoint) and write.checkpoint != last.checkpoint
 
 

@@ -38,7 +38,7 @@ class Head:
     ids: Mapping[str, str] = field(default_factory=dict)
     """The ids of topics that have one."""
     only_flushed: bool = False
-    """Whether the stream sees only what is on disk."""
+    """True if the stream sees only what is on disk."""
 
     def stop(self, key: Key) -> int:
         """Where the stream's visible part of the log ends."""

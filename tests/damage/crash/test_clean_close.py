@@ -197,7 +197,7 @@ def test_segments_behind_a_cut_are_kept(memory_path):
         assert (killed / f"{name}.damaged").read_bytes() == data
 
 
-def test_what_is_kept_is_not_replaced(path, memory_path):
+def test_kept_files_are_never_replaced(path, memory_path):
     """A second recovery's bytes go into a file with a number."""
     for number in range(3):
         with kafkalog.Log(path) as log:

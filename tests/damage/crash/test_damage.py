@@ -256,7 +256,7 @@ def test_own_small_files_may_be_empty(closed, path):
 
 
 @pytest.mark.parametrize("snapshot", ["whole", "empty"])
-def test_a_log_whose_segments_are_gone_begins_without_producers(snapshot, memory_path, path):
+def test_a_restarted_log_has_no_producers(snapshot, memory_path, path):
     """A crash in the middle of a restart at a new offset: all segments have their new names, the
     snapshots of their producers are still there, perhaps never written."""
     with kafkalog.Log(path, config=CONFIG) as log:
@@ -401,7 +401,7 @@ def test_no_flipped_bit_of_any_file_gives_wrong_bytes(closed, path):
 # ---- ownership -------------------------------------------------------------------------
 
 
-def test_a_second_owner_is_refused_and_told_who_owns_it(path):
+def test_a_second_owner_is_refused_by_name(path):
     """E-two: in this process, and in another; and the lock ends with its owner."""
     with kafkalog.Log(path, config=CONFIG) as log:
         with pytest.raises(kafkalog.Locked):

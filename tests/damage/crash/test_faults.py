@@ -180,7 +180,7 @@ class Trial:
             assert not any(self.lib.kl_io_calls(kind.encode()) for kind in SYNCS)
 
     def _allowed(self, found):
-        """Whether the log may hold `found` after the operation, done or failed."""
+        """Check that the log may hold `found` after the operation, done or failed."""
         before, added = list(range(RECORDS)), list(range(RECORDS, RECORDS + MANY))
         if self.operation in ADDED:
             added = added[: ADDED[self.operation]]

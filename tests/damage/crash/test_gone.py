@@ -150,7 +150,7 @@ def test_other_partitions_go_on(memory_path: Path) -> None:
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_who_only_reads_takes_it_for_no_empty_log(memory_path: Path, loss: str) -> None:
+def test_a_reader_does_not_report_an_empty_log(memory_path: Path, loss: str) -> None:
     """A partition without a `.log` can be one to which nothing was ever written."""
     path = memory_path / "data"
     with kafkalog.Store(path) as store:
@@ -215,7 +215,7 @@ def test_of_a_small_sealed_segment(memory_path: Path, loss: str, mode: str) -> N
         assert len(list(log.read(0, COUNT))) == COUNT
 
 
-def test_what_a_lone_log_noted_as_it_grew(memory_path: Path) -> None:
+def test_a_standalone_log_remembers_its_flushed_offset(memory_path: Path) -> None:
     """After a crash only its flushed-offset shows the loss; repair lowers it."""
     path = memory_path / "log-0"
     with kafkalog.Log(path, config=SMALL) as log:
@@ -318,7 +318,7 @@ def kill_after_a_roll(path: Path, point: str, follows: int) -> tuple[Path, int]:
 @pytest.mark.parametrize("point", ["checkpoint", "note", "directory"])
 @pytest.mark.parametrize("follows", [0, 2], ids=["rolled", "grown"])
 @pytest.mark.parametrize("loss", ENDS)
-def test_repair_keeps_what_follows_a_lost_end(
+def test_repair_keeps_records_after_a_lost_end(
     memory_path: Path, loss: str, follows: int, point: str
 ) -> None:
     """The recovery point is in the lost part: once repair says so, recovery begins after it."""
@@ -350,7 +350,7 @@ def test_repair_keeps_what_follows_a_lost_end(
 
 @pytest.mark.parametrize("marker", ["clean", "crashed"])
 @pytest.mark.parametrize("loss", ["removed", "cut"])
-def test_of_a_log_whose_topic_is_not_its_folders_name(
+def test_checkpoints_name_the_topic_and_not_the_folder(
     memory_path: Path, loss: str, marker: str
 ) -> None:
     """Its checkpoints name the topic, and no other one."""
@@ -439,7 +439,7 @@ def test_an_end_that_a_compaction_took(memory_path: Path) -> None:
 
 
 @pytest.mark.parametrize("crashed", [False, True])
-def test_a_log_all_of_whose_records_were_deleted(memory_path: Path, crashed: bool) -> None:
+def test_a_log_without_remaining_records(memory_path: Path, crashed: bool) -> None:
     path = memory_path / "log-0"
     with kafkalog.Log(path, config=SMALL) as log:
         append(log, 30)

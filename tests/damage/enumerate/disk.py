@@ -119,7 +119,7 @@ class Disk:
         return takes(step)
 
     def _mine(self, path: str) -> bool:
-        """Whether it is on this disk; lock files do not matter after a crash."""
+        """True if it is on this disk; lock files do not matter after a crash."""
         inside = path == self.root or path.startswith(self.root + "/")
         return inside and not path.endswith("/.lock")
 
@@ -301,7 +301,7 @@ class Folder:
                 yield below + entry.name, entry
 
     def _same(self, path: str, entry: os.DirEntry[str]) -> bool:
-        """Whether a file is the one last written or read: recovery replaces a file or changes its
+        """True if a file is the one last written or read: recovery replaces a file or changes its
         size."""
         found = entry.stat()
         return self._known.get(path, (0, 0))[:2] == (found.st_ino, found.st_size)

@@ -65,7 +65,7 @@ class Promise:
         return self._content(found)
 
     def _content(self, found: Found) -> str | None:
-        """Whether every answer of the log follows from its entries up to the end."""
+        """Check that every answer of the log follows from its entries up to the end."""
         model = Model()
         model.entries = [entry for entry in self.entries if entry.offset < found.end]
         model.start, model.end = found.start, found.end
@@ -91,7 +91,7 @@ class Promise:
         return None
 
     def _is_compacted(self, there: Rows, wanted: Rows) -> bool:
-        """Whether it holds only appended records, and all that compaction keeps."""
+        """True if it holds only appended records, and all that compaction keeps."""
         last = {key: offset for offset, key, _ in wanted if offset < self.compacted}
         sure = [r for r in wanted if r[0] >= self.compacted or last[r[1]] == r[0]]
         return set(sure) <= set(there) <= set(wanted) and list(there) == sorted(there, key=_offset)

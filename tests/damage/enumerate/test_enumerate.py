@@ -70,7 +70,7 @@ def enumeration(
 @pytest.mark.explore
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", protocols.NAMES)
-def test_every_crash_keeps_what_was_promised(name, recorded, memory, rng, record_property):
+def test_every_crash_keeps_the_promises(name, recorded, memory, rng, record_property):
     trace = enumeration(name, *recorded(name), memory / f"cut-{name}")
     trace.every = EVERY
     trace.systematic()
@@ -108,7 +108,7 @@ def test_a_planted_bug_is_found(canary, recorded, memory):
 
 
 @pytest.mark.parametrize("forgotten", DERIVED, ids=lambda forgotten: forgotten.__name__)
-def test_what_is_derived_again_needs_no_sync(forgotten, recorded, memory):
+def test_rebuilt_files_need_no_sync(forgotten, recorded, memory):
     """A clean close vouches for its checksum: a lost file is derived again from the batches."""
     name = DERIVED[forgotten]
     steps, root = recorded(name)
@@ -116,7 +116,7 @@ def test_what_is_derived_again_needs_no_sync(forgotten, recorded, memory):
     enumeration(name, forgotten(steps), root, place).systematic()
 
 
-def test_what_is_kept_whole_is_what_the_disk_holds(recorded, memory, native_test):
+def test_the_simulated_disk_equals_the_real_one(recorded, memory, native_test):
     """The disk in memory agrees with the real one at the end of every protocol."""
     for name in protocols.NAMES:
         steps, root = recorded(name)

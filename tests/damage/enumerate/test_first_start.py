@@ -36,7 +36,7 @@ def trace(native_test: Any, memory: Path) -> tuple[list[Step], Path]:
 @pytest.mark.slow
 @pytest.mark.explore
 @pytest.mark.timeout(300)
-def test_every_power_cut_of_a_first_start_leaves_what_starts(
+def test_a_directory_starts_after_every_power_cut_of_its_first_start(
     trace: tuple[list[Step], Path], memory: Path, rng: random.Random
 ) -> None:
     steps, root = trace
@@ -94,7 +94,7 @@ def test_a_first_start_waits_for_the_disk_once(
 
 @pytest.mark.parametrize("damage", ["empty", "zeros", "cut off", "missing"])
 @pytest.mark.parametrize("life", ["served", "topic", "closed"])
-def test_what_somebody_has_used_is_never_made_anew(tmp_path: Path, life: str, damage: str) -> None:
+def test_a_used_directory_is_never_created_again(tmp_path: Path, life: str, damage: str) -> None:
     """Damage, not a power cut, destroyed its identity: the error says so, and nothing changes."""
     path = tmp_path / DATA
     broker = Broker(path, listeners=(), config=CONFIG)

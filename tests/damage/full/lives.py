@@ -364,7 +364,7 @@ class BrokerLife:
         return -2 if found.error_code else int(found.topics[0].partitions[0].committed_offset)
 
     def _knows_the_transaction(self) -> bool:
-        """Whether its journal has it; while the journal is read the answer is retriable."""
+        """True if its journal has it; while the journal is read the answer is retriable."""
         found = self.raw.call(apis.DESCRIBE_TRANSACTIONS, transactional_ids=["t"])
         (code,) = [state.error_code for state in found.transaction_states]
         loading = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)

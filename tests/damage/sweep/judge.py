@@ -53,7 +53,7 @@ class Verdict(NamedTuple):
     """The consequences of a change."""
 
     told: bool
-    """Whether verify reports it as more than a note."""
+    """True if verify reports it as more than a note."""
     outcome: str
     """The result of reads: whole, error, short, wrong, refused."""
     problems: list[str]
@@ -75,7 +75,7 @@ def _batch_positions(data: bytes) -> list[int]:
 
 
 def is_covered(reference: Reference, name: str, position: int, sealed: bool) -> bool:
-    """Whether a change of the byte at `position` must be noticed."""
+    """True if a change of the byte at `position` must be noticed."""
     place = place_of(reference, name)
     if place.suffix == ".log" and not sealed:
         data = reference.files[name]

@@ -215,7 +215,9 @@ def sample(made: Reference, rng: random.Random, count: int) -> list[damages.Dama
 
 @pytest.mark.slow
 @pytest.mark.explore
-def test_repair_keeps_what_verify_called_good(whole: Reference, rng: random.Random) -> None:
+def test_repair_keeps_everything_that_verify_called_good(
+    whole: Reference, rng: random.Random
+) -> None:
     """What can be repaired is repaired, nothing else is lost, and a header's bit is restored."""
     mended = 0
     for what, edits, covered in sample(whole, rng, REPAIRS):
@@ -288,7 +290,7 @@ def test_a_writer_cuts_nothing_sealed_and_makes_indexes_again(
         whole.restore()
 
 
-def test_what_is_covered_is_most(made: Reference) -> None:
+def test_most_bytes_are_covered(made: Reference) -> None:
     """The share of all bytes whose change must be reported; judge.py names the exceptions."""
     covered = total = 0
     for name, data in made.files.items():

@@ -64,7 +64,7 @@ def test_nothing_is_wrong(orders: str, booked: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "case"), [(kind, case) for kind in BAD for case in BAD[kind]])
-def test_what_is_wrong_is_found(kind: str, case: Case) -> None:
+def test_anomalies_are_found(kind: str, case: Case) -> None:
     assert kind in judged(*case)
 
 

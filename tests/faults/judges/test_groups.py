@@ -84,7 +84,7 @@ def test_nothing_is_wrong(name: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "number"), [(k, n) for k in BAD for n in range(len(BAD[k]))])
-def test_what_is_wrong_is_found(kind: str, number: int) -> None:
+def test_anomalies_are_found(kind: str, number: int) -> None:
     found = groups.check(History(BAD[kind][number]), records=RECORDS)
     assert kind in {anomaly.kind for anomaly in found}
 
@@ -100,7 +100,7 @@ def test_every_kind_has_bad_histories() -> None:
     [((5.5, 9.0), set()), ((5.0, 6.5), set()), ((2.0, 4.0), {"regression"}),
      ((8.0, 99.0), {"regression"})],
 )  # fmt: skip
-def test_who_does_not_know_that_it_was_deposed_tells_what_it_knew(
+def test_a_deposed_coordinator_may_answer_old_offsets(
     span: tuple[float, float], wanted: set[str]
 ) -> None:
     history = [read(0, 1, 2), commit(1, 1), commit(3, 3), told(1, 6), told(3, 90)]
@@ -108,7 +108,7 @@ def test_who_does_not_know_that_it_was_deposed_tells_what_it_knew(
     assert {anomaly.kind for anomaly in found} == wanted
 
 
-def test_what_is_told_behind_a_dispute_is_held_against_all() -> None:
+def test_answers_after_a_dispute_count() -> None:
     history = [commit(1, 1), *WHOLE, told(1, 20), told(1, 95)]
     found = groups.check(History(history), records=RECORDS, disputed=[(19, 22)])
     assert [anomaly.kind for anomaly in found] == ["regression", "behind"]

@@ -100,7 +100,7 @@ def test_nothing_is_wrong(name: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "number"), [(k, n) for k in BAD for n in range(len(BAD[k]))])
-def test_what_is_wrong_is_found(kind: str, number: int) -> None:
+def test_anomalies_are_found(kind: str, number: int) -> None:
     found = lists.check(History(BAD[kind][number]), last="last")
     assert kind in {anomaly.kind for anomaly in found}
 
@@ -112,7 +112,7 @@ def test_stale_reads_are_found_where_they_are_asked_for(history: list[Op]) -> No
     assert found.kind == "cycle" and "-rw->" in found.what
 
 
-def test_transactions_may_cross_in_what_they_write() -> None:
+def test_writes_of_transactions_may_cross() -> None:
     crossed: list[Op] = [
         append("a", 0, 1, "x", "y", end=9), append("b", 0, 2, "x", "y", end=9),
         read("last", 90, 1, 2), read("last", 92, 2, 1, key="y"),

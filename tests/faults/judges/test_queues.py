@@ -152,7 +152,7 @@ def test_nothing_is_wrong(name: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "number"), [(k, n) for k in BAD for n in range(len(BAD[k]))])
-def test_what_is_wrong_is_found(kind: str, number: int) -> None:
+def test_anomalies_are_found(kind: str, number: int) -> None:
     assert kind in kinds(History(BAD[kind][number]))
 
 

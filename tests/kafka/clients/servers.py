@@ -90,7 +90,7 @@ class Server:
         raise AssertionError("each server is killed its own way")
 
     def answers(self) -> bool:
-        """Whether it accepts connections."""
+        """True if it accepts connections."""
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
             return True
         return False

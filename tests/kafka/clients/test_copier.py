@@ -65,7 +65,7 @@ class Copier:
         return int(told[-1]["totalProcessed"])
 
     def ended(self) -> bool:
-        """Whether it has copied everything; it must not have failed."""
+        """True if it has copied everything; it must not have failed."""
         assert self._process is not None
         status = self._process.poll()
         assert status in (None, 0), self._output.read_text(errors="replace")[-3_000:]

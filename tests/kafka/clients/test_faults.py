@@ -51,7 +51,7 @@ def send(producer: Any, *sent: bytes) -> list[Any]:
 # ---- errors --------------------------------------------------------------------------------------
 
 
-def test_librdkafka_tries_again_what_passes_and_tells_what_does_not(broker: TestBroker) -> None:
+def test_librdkafka_retries_only_retriable_errors(broker: TestBroker) -> None:
     producer = confluent(broker)
     fault = broker.fail("Produce", "NOT_LEADER_OR_FOLLOWER", times=2)
     assert send(producer, b"a") == [None]
@@ -62,7 +62,7 @@ def test_librdkafka_tries_again_what_passes_and_tells_what_does_not(broker: Test
     assert values(broker) == [b"a"]
 
 
-def test_kafka_python_tries_again_what_passes_and_tells_what_does_not(broker: TestBroker) -> None:
+def test_kafka_python_retries_only_retriable_errors(broker: TestBroker) -> None:
     kafka = pytest.importorskip("kafka")
     producer = kafka.KafkaProducer(
         bootstrap_servers=broker.bootstrap_servers, retries=5, retry_backoff_ms=10
@@ -149,7 +149,7 @@ def test_a_lost_answer_repeats_a_record_but_of_an_idempotent_producer(broker: Te
     assert values(broker) == [b"once", b"twice", b"twice"]
 
 
-def test_who_is_cut_off_comes_again(broker: TestBroker) -> None:
+def test_disconnected_clients_reconnect(broker: TestBroker) -> None:
     kafka = pytest.importorskip("kafka")
     producer = confluent(broker)
     cut = broker.disconnect("Produce", times=2)
@@ -165,7 +165,7 @@ def test_who_is_cut_off_comes_again(broker: TestBroker) -> None:
     assert (cut.hits, off.hits) == (2, 2)
 
 
-def test_who_waits_too_long_asks_again(broker: TestBroker) -> None:
+def test_a_client_retries_after_its_timeout(broker: TestBroker) -> None:
     """The first request takes an hour; its client gives it up and sends another."""
     producer = confluent(broker, socket_timeout_ms=1000, request_timeout_ms=500)
     fault = broker.delay("Produce", 3_600_000)
@@ -204,7 +204,7 @@ def test_a_power_cut_takes_nothing_that_acks_all_acknowledged(broker: TestBroker
 # ---- the clock -----------------------------------------------------------------------------------
 
 
-def test_a_member_whose_session_is_over_joins_anew(broker: TestBroker) -> None:
+def test_a_member_rejoins_after_its_session(broker: TestBroker) -> None:
     kafka = pytest.importorskip("confluent_kafka")
     lost: list[Any] = []
     consumer = kafka.Consumer({
@@ -225,7 +225,7 @@ def test_a_member_whose_session_is_over_joins_anew(broker: TestBroker) -> None:
     assert [(tp.topic, tp.partition) for tp in lost] == [("t", 0)]
 
 
-def test_a_transaction_whose_time_is_over_is_aborted(broker: TestBroker) -> None:
+def test_an_expired_transaction_is_aborted(broker: TestBroker) -> None:
     kafka = pytest.importorskip("confluent_kafka")
     producer = confluent(broker, transactional_id="x", transaction_timeout_ms=60_000)
     producer.init_transactions(30)

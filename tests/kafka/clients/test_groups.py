@@ -43,7 +43,7 @@ def fill(agent: Agent, topic: str, partitions: Sequence[int], count: int = 5) ->
 
 
 def shared(members: Sequence[Member], partitions: set[int] = ALL) -> bool:
-    """Whether each partition has exactly one owner and each member has a partition."""
+    """True if each partition has exactly one owner and each member has a partition."""
     owned = [member.partitions() for member in members]
     return all(owned) and sorted(p for one in owned for p in one) == sorted(partitions)
 
@@ -203,7 +203,7 @@ def test_partitions_are_added(
     member.leave()
 
 
-def test_a_commit_of_who_is_no_member_is_refused(
+def test_a_commit_by_a_removed_member_is_refused(
     topic: str, agent: Callable[[str], Agent], new_agent: Start, new_group: str, wait_until: Wait
 ) -> None:
     """A process that was stopped for longer than its session cannot move positions."""

@@ -268,7 +268,7 @@ def test_a_node_is_drained(nodes: Nodes) -> None:
     assert (ran.status, "1 partition with one replica only" in ran.out) == (0, True)
 
 
-def test_what_is_moving_is_seen_and_given_up(nodes: Nodes) -> None:
+def test_a_reassignment_is_listed_and_cancelled(nodes: Nodes) -> None:
     """A node that cannot fetch gets no copy; a second plan waits for the first."""
     topic = nodes.topic("moving", [SECOND])
     nodes.produce(topic, 10)

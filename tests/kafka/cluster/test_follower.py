@@ -240,7 +240,7 @@ def begin(kafka: Kafka, tmp_path: Path) -> Iterator[Begin]:
         one.close()
 
 
-def test_what_the_tree_says_is_what_a_broker_says(kafka: Kafka) -> None:
+def test_the_tree_and_brokers_agree(kafka: Kafka) -> None:
     """And it accepts our registration as a broker's."""
     raw, session = kafka.raw, kafka.session
     kafka.leave()
@@ -337,7 +337,7 @@ def test_a_copy_goes_on_where_it_ended(kafka: Kafka, begin: Begin) -> None:
     assert following.same(topic) == 6
 
 
-def test_what_the_leader_deleted_is_begun_behind(kafka: Kafka, begin: Begin) -> None:
+def test_a_follower_begins_after_deleted_records(kafka: Kafka, begin: Begin) -> None:
     """For an empty replica, and for one that ended earlier; also from inside a batch."""
     topic = kafka.topic()
     following = begin()
@@ -374,7 +374,7 @@ def test_what_the_leader_deleted_is_begun_behind(kafka: Kafka, begin: Begin) -> 
           [(17, [(1, 40)]), (11, [(0, 5)]), (11, [(0, 1), (1, 4)])]),
     ],
 )  # fmt: skip
-def test_what_the_leader_never_had_is_cut(
+def test_records_unknown_to_the_leader_are_truncated(
     kafka: Kafka, begin: Begin, alone: Sequence[tuple[int, int]], version: int
 ) -> None:
     """We wrote alone at the end of epoch 0, or led epoch 1, which the leader of epoch 2 does not

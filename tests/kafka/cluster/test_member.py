@@ -526,7 +526,9 @@ def test_a_partition_is_moved_under_load(cluster: Cluster) -> None:
     assert [one.value for one in seen] == load.sent
 
 
-def test_who_has_no_copy_is_asked(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_node_without_a_replica_is_asked(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
     """Clients get an error that makes them look for another node; nothing is logged as an error."""
     topic = cluster.topic([KAFKA])
     cluster.produce(topic, 1)

@@ -192,7 +192,7 @@ def cluster(memory: Path) -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("by", NODES)
-def test_whoever_is_asked_the_controller_answers(cluster: Cluster, by: int) -> None:
+def test_the_controller_answers_through_every_node(cluster: Cluster, by: int) -> None:
     """A topic is created, enlarged, configured, moved and deleted, whichever node a client asks."""
     topic = cluster.topic([1, 2, 3], by=by)
     cluster.produce(topic, b"a", b"b")
@@ -321,7 +321,7 @@ def test_producers_and_groups(cluster: Cluster) -> None:
     assert len({first for block in given for first in block}) == 3000
 
 
-def test_offsets_go_with_transactions_whoever_leads_them(cluster: Cluster) -> None:
+def test_transactional_offsets_with_remote_coordinators(cluster: Cluster) -> None:
     """One node has the only partition of offsets; a transaction of each coordinator."""
     topic = cluster.topic([1, 2, 3])
     ids = {partition_for(f"till{n}", 3): f"till{n}" for n in range(50)}

@@ -114,14 +114,14 @@ def test_a_watch_tells_once(session: Session, told: Told) -> None:
     assert told.said.empty()
 
 
-def test_what_is_ephemeral_goes_with_its_session(session: Session) -> None:
+def test_ephemeral_znodes_end_with_their_session(session: Session) -> None:
     with Session(session.hosts, lambda _: None) as other:
         assert other.commit([Create("/mine", b"x", ephemeral=True)]).done
         assert session.read("/mine") is not None
     assert session.read("/mine") is None
 
 
-def test_a_session_that_expires_tells_it_and_begins_anew(session: Session, told: Told) -> None:
+def test_an_expired_session_reports_it_and_reconnects(session: Session, told: Told) -> None:
     first = session.id
     session.commit([Create("/mine", b"x", ephemeral=True)])
     ends(session.hosts, "/mine")
@@ -156,7 +156,7 @@ def test_a_zookeeper_that_is_away_for_a_while(told: Told, tmp_path: Any) -> None
         wait_for(lambda: kept() == b"1", "the data is there")
 
 
-def test_who_starts_waits_for_a_zookeeper_that_is_away(told: Told, tmp_path: Any) -> None:
+def test_a_start_waits_for_zookeeper(told: Told, tmp_path: Any) -> None:
     with (
         ZooKeeper(tmp_path / "away") as ensemble,
         Session(ensemble.hosts, told, Timeouts(8_000)) as session,

@@ -68,7 +68,7 @@ def test_ctrl_c_ends_the_demonstration(surroundings: dict[str, str], tmp_path: P
 
 
 @pytest.mark.long
-def test_what_it_says_is_so_until_ctrl_c(surroundings: dict[str, str], tmp_path: Path) -> None:
+def test_printed_addresses_work_until_ctrl_c(surroundings: dict[str, str], tmp_path: Path) -> None:
     """Each address answers, the data stay for the next time, and nothing keeps running."""
     words = command(tmp_path / "tried")
     for run in range(2):
@@ -96,7 +96,7 @@ def test_what_it_says_is_so_until_ctrl_c(surroundings: dict[str, str], tmp_path:
                 os.kill(int(pid), 0)
 
 
-def test_what_is_missing_is_said(tmp_path: Path) -> None:
+def test_missing_programs_are_named(tmp_path: Path) -> None:
     """Without Java or ZooKeeper it says what to install."""
     words = command(tmp_path / "tried")
     ran = subprocess.run(words, env={"PATH": ""}, capture_output=True, text=True, timeout=LIMIT_S)

@@ -179,7 +179,7 @@ def background(command: list[str]) -> Iterator[None]:
 
 
 def refuses_topics(making: Making) -> bool:
-    """Whether Kafka has no directory for a new topic."""
+    """True if Kafka has no directory for a new topic."""
     entry = {"name": "none", "num_partitions": 1, "replication_factor": 1}
     with Raw(making.servers) as raw:
         (found,) = raw.call(

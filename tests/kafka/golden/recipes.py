@@ -138,7 +138,7 @@ def compaction(making: Making) -> None:
 
 
 def still(making: Making) -> bool:
-    """Whether no segment changes for ten times the cleaner's pause between two rounds."""
+    """True if no segment changes for ten times the cleaner's pause between two rounds."""
 
     def sizes() -> dict[str, int]:
         return {str(p): p.stat().st_size for p in making.log.glob("c-*/*.log")}
@@ -292,7 +292,7 @@ def member(making: Making, group: str, client: str, more: dict[str, str] | None 
 
 
 def joined(admin: Any, group: str, count: int, members: list[Consumer]) -> bool:
-    """Whether the group is stable with this many members, all of which know their partitions."""
+    """True if the group is stable with this many members, all of which know their partitions."""
     for one in members:
         one.poll(0.1)
     try:

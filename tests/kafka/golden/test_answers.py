@@ -81,7 +81,7 @@ class TestAnswers:
             ]
             assert found == sorted(rows, key=lambda row: row["producer_id"])
 
-    def test_scan_counts_what_read_reads(self, log, partition):
+    def test_scan_and_read_count_alike(self, log, partition):
         for isolation, committed in (("read_uncommitted", False), ("read_committed", True)):
             expected = kafka_data.expected_records(partition, committed=committed)
             assert log.scan(isolation=isolation).count() == len(expected)

@@ -86,7 +86,7 @@ def as_dumped(batch, data):
 
 
 @pytest.mark.parametrize("path", GOOD, ids=name)
-def test_headers_are_what_kafka_prints(path):
+def test_headers_equal_kafkas_dump(path):
     headers, end, stopped = walk(path)
     assert (end, stopped) == (path.stat().st_size, None)
     printed = dumped().get(name(path))

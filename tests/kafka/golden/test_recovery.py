@@ -128,7 +128,7 @@ CASES = pytest.mark.parametrize(
 
 
 @CASES
-def test_recovers_to_what_kafka_recovered_to(case, recover):
+def test_recovery_equals_kafkas(case, recover):
     copy, answers = recover(case.partition.directory)
     found = answers[case.partition.folder]
     expected = dict(case.answer)

@@ -67,7 +67,9 @@ def test_all_are_as_kafka_told_them(office: Office, case: Path) -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_what_is_open_is_ended_by_its_producer(office: Office, case: Path, commit: bool) -> None:
+def test_open_transactions_are_ended_by_their_producer(
+    office: Office, case: Path, commit: bool
+) -> None:
     """In all its partitions, Kafka's and one that joins now; and again after a restart."""
     for one in still_open(case):
         name, producer = one["transactional_id"], (one["producer_id"], one["producer_epoch"])
@@ -83,7 +85,7 @@ def test_what_is_open_is_ended_by_its_producer(office: Office, case: Path, commi
         assert office.state(name) == ("CompleteCommit" if commit else "CompleteAbort")
 
 
-def test_what_is_open_is_aborted_when_its_time_is_over(office: Office, case: Path) -> None:
+def test_open_transactions_are_aborted_at_their_timeout(office: Office, case: Path) -> None:
     opened = still_open(case)
     office.waiting = None
     office.wait(max(one["timeout_ms"] for one in opened) + 20_000)
@@ -96,7 +98,7 @@ def test_what_is_open_is_aborted_when_its_time_is_over(office: Office, case: Pat
     assert {office.state(one["transactional_id"]) for one in opened} == {"CompleteAbort"}
 
 
-def test_an_end_shows_or_hides_what_was_open(case: Path, tmp_path: Path) -> None:
+def test_an_end_shows_or_hides_the_records_of_its_transaction(case: Path, tmp_path: Path) -> None:
     """In the logs that Kafka wrote: only the records of the open transaction differ."""
     rows = [
         r for r in lines(case / "expected" / "producers.jsonl") if r["txn_start_offset"] is not None

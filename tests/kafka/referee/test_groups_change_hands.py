@@ -139,7 +139,7 @@ def test_groups_change_hands(tmp_path: Path) -> None:
     journal.close()
 
 
-def test_what_members_are_told_is_theirs() -> None:
+def test_assignments_are_passed_on_unchanged() -> None:
     """Assignments are passed on unchanged, whatever they contain."""
     desk = Desk()
     replies = [desk.join(desk.new_id()) for _ in range(2)]

@@ -35,7 +35,7 @@ def _prepared(suite: Suite) -> Path:
 
 
 def _run(suite: Suite, side: str, only: str | None) -> bool:
-    """Whether tests ran, and with known failures only."""
+    """Run tests; True if there were any, with known failures only."""
     folder = _prepared(suite)
     begun_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kafkalog-suite-") as work:

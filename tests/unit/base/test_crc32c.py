@@ -77,7 +77,7 @@ def test_every_single_flipped_bit_is_seen():
         data[bit // 8] ^= 1 << bit % 8
 
 
-def test_the_kind_is_what_the_machine_has():
+def test_the_kind_matches_the_machine():
     flags = Path("/proc/cpuinfo").read_text()
     kind = ffi.string(lib.kl_crc32c_kind()).decode()
     if "sse4_2" in flags and "pclmulqdq" in flags:

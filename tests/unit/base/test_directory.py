@@ -36,7 +36,7 @@ def test_replace_leaves_no_other_file(directory, tmp_path):
     assert os.listdir(tmp_path) == ["a"]
 
 
-def test_what_others_have_open_keeps_its_bytes(directory, tmp_path):
+def test_open_files_keep_their_bytes(directory, tmp_path):
     directory.replace("a", b"old")
     with open(tmp_path / "a", "rb") as reader:
         directory.replace("a", b"new")
@@ -52,7 +52,7 @@ def test_files_are_for_their_owner_only(directory, tmp_path, open_umask):
     assert mode(tmp_path / ".lock") == 0o600
 
 
-def test_a_replacement_closes_what_was_open_to_all(directory, tmp_path):
+def test_a_replacement_restricts_the_file_mode(directory, tmp_path):
     (tmp_path / "a").write_bytes(b"old")
     (tmp_path / "a").chmod(0o666)
     (tmp_path / "a.tmp").write_bytes(b"left by a crash")

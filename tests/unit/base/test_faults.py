@@ -24,7 +24,7 @@ def names(hooks) -> list[str]:
     ]
 
 
-def test_the_list_is_what_the_sources_say(hooks):
+def test_the_list_equals_the_failpoints_of_the_sources(hooks):
     """Each failpoint is listed once, whether it has been hit or not."""
     in_sources = []
     for path in NATIVE.rglob("*.c"):

@@ -80,7 +80,7 @@ def test_never_more_than_the_limit(walks, tmp_path, limit, most):
             assert lib.kl_open_files() <= most
 
 
-def test_what_is_used_stays_open(walks, tmp_path, limit, hooks):
+def test_recently_used_files_stay_open(walks, tmp_path, limit, hooks):
     """The clock algorithm skips files that were used since its last round."""
     limit(10)
     for other in walks[1:]:

@@ -42,7 +42,7 @@ def test_a_childs_handle_is_dead_and_the_parents_alive(raw_log):
     raw_log.flush()
 
 
-def test_a_child_may_free_what_it_inherited(raw_log):
+def test_a_child_may_free_inherited_handles(raw_log):
     raw_log.append(b"before")
     in_child(lambda: ffi.release(raw_log.handle))
     assert raw_log.append(b"after") == 1

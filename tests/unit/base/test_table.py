@@ -154,7 +154,7 @@ class Table:
 
 
 @pytest.mark.parametrize("hashes", [1, 7, 30, 2**64])
-def test_it_holds_what_a_set_holds(lib: Any, rng: random.Random, hashes: int) -> None:
+def test_a_table_behaves_like_a_set(lib: Any, rng: random.Random, hashes: int) -> None:
     table = Table(lib, hashes)
     numbers = range(1, 61 if hashes < 2**64 else 400)
     for step in range(2500):
@@ -190,7 +190,7 @@ def test_room_that_was_reserved_is_enough(lib: Any) -> None:
     lib.kl_table_free(table.c)
 
 
-def test_an_array_grows_by_doubling_and_keeps_what_it_holds(lib: Any) -> None:
+def test_an_array_grows_by_doubling_and_keeps_its_items(lib: Any) -> None:
     """New items are zeroed; while there is room, the array does not move."""
     capacity = ffi.new("size_t *")
     array, capacities = ffi.NULL, set()
@@ -209,7 +209,7 @@ def test_an_array_grows_by_doubling_and_keeps_what_it_holds(lib: Any) -> None:
     lib.kl_release(array)
 
 
-def test_an_array_grows_to_what_is_wanted_at_once(lib: Any) -> None:
+def test_an_array_grows_to_the_wanted_size_at_once(lib: Any) -> None:
     capacity = ffi.new("size_t *")
     array = lib.kl_room_for(ffi.NULL, capacity, 1000, 8)
     assert (array != ffi.NULL, capacity[0]) == (True, 1000)

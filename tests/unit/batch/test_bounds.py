@@ -357,7 +357,7 @@ def test_walk_reads_a_whole_batch(tmp_path):
         assert lib.kl_walk_read(walker, pos, buffer, 10, size) == lib.KL_E_ARGUMENT
 
 
-def test_walk_of_what_is_no_file(tmp_path):
+def test_a_walk_of_missing_and_empty_files(tmp_path):
     handle = ffi.new("kl_walk **")
     with pytest.raises(errors.NotFound, match=r"missing\.log"):
         check(lib.kl_walk_open(str(tmp_path / "missing.log").encode(), 0, handle))

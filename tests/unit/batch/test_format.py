@@ -109,7 +109,7 @@ def partition(tmp_path: Path) -> Path:
     return folder
 
 
-def test_files_beside_the_log(partition):
+def test_other_files_are_rebuilt_from_the_log(partition):
     """Recovery makes the other files from the `.log` alone, with the documented bytes."""
     config = {"index.interval.bytes": 100}
     with kafkalog.Log(partition, config=config) as log:

@@ -24,7 +24,7 @@ XERIAL_HEADER = bytes.fromhex("82534e41505059000000000100000001")
 @hypothesis.given(
     data=st.one_of(st.binary(), st.builds(bytes.__mul__, st.binary(), st.integers(0, 3000)))
 )
-def test_what_was_compressed_comes_back(codec, data):
+def test_compression_round_trip(codec, data):
     assert bytes(codecs.decompress(codec, codecs.compress(codec, data), len(data))) == data
 
 

@@ -49,7 +49,7 @@ def test_in_chunks(tmp_path: Path) -> None:
     assert written(tmp_path / "log", chunks) == [list(row or []) for row in ROWS]
 
 
-def test_what_lies_behind_a_null_list_is_nobodys(tmp_path: Path) -> None:
+def test_pairs_under_a_null_list_are_ignored(tmp_path: Path) -> None:
     """Pairs stored under a null list are ignored."""
     pairs = arrow([[("a", b"1")], [("b", b"2")], [("c", b"3")]])
     hidden = pa.ListArray.from_arrays(
@@ -73,7 +73,7 @@ def test_what_lies_behind_a_null_list_is_nobodys(tmp_path: Path) -> None:
         (pa.array([[]], pa.list_(PAIR)), r"headers: found 1 rows, wanted 2"),
     ],
 )
-def test_what_are_no_headers(tmp_path: Path, headers: Any, said: str) -> None:
+def test_invalid_headers(tmp_path: Path, headers: Any, said: str) -> None:
     with (
         kafkalog.Log(tmp_path / "log") as log,
         pytest.raises(errors.ArgumentError, match=said),

@@ -73,7 +73,7 @@ def test_bytes_behind_the_end(codec):
 
 
 def harmless(codec, body, limit=1 << 20):
-    """Whether the result is a body within the limit or one of the two refusals."""
+    """True if the result is a body within the limit or one of the two refusals."""
     try:
         return len(codecs.decompress(codec, body, limit)) <= limit
     except (errors.CorruptMessage, errors.MessageTooLarge) as problem:
@@ -135,7 +135,7 @@ def test_lengths_that_cannot_be(codec, body, words):
         codecs.decompress(codec, body)
 
 
-def test_a_zstd_window_above_what_level_22_wants():
+def test_a_zstd_window_larger_than_level_22_needs():
     # Descriptor 0: window, no size.  Window of 2**(10 + 21) bytes.  One RLE block, the last.
     body = (
         b"\x28\xb5\x2f\xfd" + b"\x00" + bytes([21 << 3]) + struct.pack("<I", 1 << 3 | 3)[:3] + b"a"

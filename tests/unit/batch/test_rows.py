@@ -25,7 +25,7 @@ def by_columns(rows: list[tuple[bytes | None, bytes | None]], timestamp_ms: int)
     return sealed(records, encoded, ffi.new("kl_stamp *", PRODUCER))
 
 
-def test_rows_become_what_columns_become() -> None:
+def test_rows_and_columns_encode_alike() -> None:
     rng = random.Random(5)
 
     def part() -> bytes | None:
@@ -39,6 +39,6 @@ def test_rows_become_what_columns_become() -> None:
 @pytest.mark.parametrize(
     "rows", [[], [b"kv"], [(b"k",)], [(b"k", b"v", b"x")], [("k", b"v")], [(b"k", 1)], 1, None]
 )
-def test_what_is_no_row_is_named(rows: object) -> None:
+def test_invalid_rows_are_named(rows: object) -> None:
     with pytest.raises(ArgumentError, match="rows: "):
         rows_batch(rows, 1)  # type: ignore[arg-type]

@@ -136,7 +136,7 @@ def test_only_one_at_a_time(log):
 
 
 @pytest.mark.parametrize("after", [1, 4])
-def test_a_truncation_meanwhile(log, after):
+def test_a_truncation_during_a_round(log, after):
     """The round stops; what it finished stays, and the next round starts with the rest."""
     before = {r.key: r.offset for r in log.read() if r.offset < 5_000}
     done = interrupted(log, lambda: log.truncate(5_000), after)
@@ -149,7 +149,7 @@ def test_a_truncation_meanwhile(log, after):
     assert log.verify(deep=True).clean
 
 
-def test_a_deletion_meanwhile(log):
+def test_a_deletion_during_a_round(log):
     base = log.segments[3].base_offset
     interrupted(log, lambda: log.delete_before(base))
     assert log.start_offset == base
@@ -158,7 +158,7 @@ def test_a_deletion_meanwhile(log):
     assert log.verify(deep=True).clean
 
 
-def test_a_close_meanwhile(log):
+def test_a_close_during_a_round(log):
     """Close waits for the current step, not for the whole round; no unfinished file remains."""
     before = read(log)
     with pytest.raises(kafkalog.Closed):
@@ -235,7 +235,7 @@ def test_compact_and_delete_together(tmp_path):
         assert log.compact().records_after == 2
 
 
-def test_what_replaces_is_on_disk_first(log, monkeypatch):
+def test_replacing_records_are_on_disk_first(log, monkeypatch):
     """A record is removed only once the later one of its key would survive a power failure."""
     flushed = []
     real = compaction._run

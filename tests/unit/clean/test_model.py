@@ -105,7 +105,7 @@ def test_records_without_keys_go(tmp_path):
     history.log.close()
 
 
-def test_only_what_may_be_touched(tmp_path):
+def test_only_eligible_segments_are_compacted(tmp_path):
     """Not the active segment, not from an open transaction on, not records that are too young."""
     history = History(tmp_path / "topic-0", random.Random(1), **{"min.compaction.lag.ms": 10_000})
     log, clock = history.log, history.clock
@@ -121,7 +121,7 @@ def test_only_what_may_be_touched(tmp_path):
     log.close()
 
 
-def test_shown_is_what_is_read(rng, tmp_path):
+def test_an_uncompacted_history_reads_as_its_model(rng, tmp_path):
     """A test of the judge: a history that was never compacted reads as its model."""
     history = History(tmp_path / "topic-0", rng)
     for _ in range(60):

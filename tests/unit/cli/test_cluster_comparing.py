@@ -204,7 +204,7 @@ def test_a_difference_is_found(one: list[Batch], other: list[Batch]) -> None:
         ([A, A2, batch(2, ("a", "3"))], [batch(2, ("a", "3"))]),
     ],
 )  # fmt: skip
-def test_what_compaction_removes_is_no_difference(one: list[Batch], other: list[Batch]) -> None:
+def test_compacted_records_are_no_difference(one: list[Batch], other: list[Batch]) -> None:
     for pair in ((one, other), (other, one), (one, other, other)):
         found = compared(*pair)
         assert (found.different, found.differences) == (0, [])

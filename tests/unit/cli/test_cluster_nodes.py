@@ -106,7 +106,7 @@ def test_records_are_deleted(kafkalog: Command, here: tuple[str, str], tmp_path:
     "words",
     [["orders"], ["orders", "--before", "-7"], ["orders", "--before", "soon"], ["--before", "3"]],
 )
-def test_what_is_to_be_deleted_must_be_said(
+def test_delete_records_needs_offsets(
     kafkalog: Command, here: tuple[str, str], words: list[str]
 ) -> None:
     assert kafkalog("topics", "delete-records", *words, *here).status == 2
@@ -152,7 +152,7 @@ def test_settings_of_groups_and_client_metrics(
     assert (row["name"], row["value"]) == ("interval.ms", "5000")
 
 
-def test_what_stands_for_kafkas_scripts_is_there() -> None:
+def test_replacements_of_kafkas_scripts_exist() -> None:
     for text in filter(None, OF_KAFKA.values()):
         for one in text.split(", "):
             command, _, rest = one.partition(" ")

@@ -42,7 +42,7 @@ def drawn(seed: int) -> tuple[dict[TopicPartition, tuple[int, ...]], list[int]]:
     return found, nodes
 
 
-def test_what_is_even_stays() -> None:
+def test_a_balanced_layout_stays() -> None:
     now = layout((1, 2), (2, 3), (3, 1))
     assert plan.moves(now, plan.evened(now, dict.fromkeys((1, 2, 3)))) == {}
 
@@ -78,7 +78,7 @@ def test_racks_share_a_partition() -> None:
     assert all({racks[n] for n in row} == {"a", "b"} for row in then.values())
 
 
-def test_a_node_that_is_to_go_gives_the_lead_to_who_has_the_records() -> None:
+def test_a_drained_node_passes_leadership_to_replicas() -> None:
     now = layout((1, 2), (1, 3), (2, 1), (3, 2))
     then = plan.unled(now, 1, dict.fromkeys(now, (2, 3)))
     assert then[TopicPartition("t", 0)] == (2, 1)
@@ -89,7 +89,7 @@ def test_a_node_that_is_to_go_gives_the_lead_to_who_has_the_records() -> None:
     assert copied(plan.moves(now, gone)) == 3
 
 
-def test_who_has_the_only_copy_keeps_it_where_nobody_else_is() -> None:
+def test_the_only_replica_stays_without_another_node() -> None:
     now = layout((1,))
     assert plan.drained(now, 1, {1: None}) == now
     assert plan.unled(now, 1, dict.fromkeys(now, (2,))) == now

@@ -56,7 +56,7 @@ def in_json(data: bytes | None) -> tuple[str, str | None]:
 
 @pytest.mark.parametrize("source", CASES, ids=[d.parent.name for d in CASES])
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
-def test_consume_says_what_kafkas_consumer_read(
+def test_consume_prints_the_records_of_kafkas_consumer(
     kafkalog: Command, source: Path, isolation: str
 ) -> None:
     """Every record of every partition of every case, as JSON."""
@@ -134,7 +134,7 @@ def test_patterns(kafkalog: Command, directory: Path) -> None:
     assert kafkalog(*words, "--format", "jsn").status == 2
 
 
-def test_damage_ends_it_after_what_was_good(
+def test_damage_ends_it_after_the_good_records(
     kafkalog: Command, kafka_cases: Path, tmp_path: Path
 ) -> None:
     """Every record before the damaged batch is shown; then one line reports the error."""
@@ -179,7 +179,7 @@ def start(*words: object, **how: Any) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize("partition", [[], ["--partition", 0]])
-def test_follow_shows_what_comes_and_ctrl_c_ends_it_quietly(
+def test_follow_shows_new_records_and_ctrl_c_ends_it_quietly(
     directory: Path, partition: list[object]
 ) -> None:
     """A reader process next to a writer; it exits with status 130 and an empty stderr."""
@@ -293,7 +293,7 @@ def test_topics_shows_the_users(kafkalog: Command, tmp_path: Path) -> None:
     assert kafkalog("topics", "--dir", tmp_path, "--topic", "__consumer_offsets").status == 0
 
 
-def test_a_directory_does_what_a_cluster_does(kafkalog: Command, directory: Path) -> None:
+def test_a_directory_behaves_like_a_cluster(kafkalog: Command, directory: Path) -> None:
     """Several topics, a pattern of topic names, and a timeout that ends the command."""
     with Manager(directory) as manager:
         manager.create_topic("t2", 1)

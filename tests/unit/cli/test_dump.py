@@ -107,7 +107,7 @@ def comparable(line: str) -> str:
 
 
 @pytest.mark.parametrize(("dump", "case"), DUMPS, ids=[f"{c.name}-{d.stem}" for d, c in DUMPS])
-def test_dump_says_what_kafka_says(kafkalog: Command, dump: Path, case: Path) -> None:
+def test_dump_equals_kafkas(kafkalog: Command, dump: Path, case: Path) -> None:
     """Every batch, record, index entry, aborted transaction and producer of every file."""
     compared = 0
     for name, lines in said_by_kafka(dump).items():
@@ -183,7 +183,7 @@ def test_dump_from_an_offset(kafkalog: Command, kafka_cases: Path) -> None:
     )
 
 
-def test_dump_refuses_what_is_not_kafkas(kafkalog: Command, tmp_path: Path) -> None:
+def test_dump_refuses_foreign_files(kafkalog: Command, tmp_path: Path) -> None:
     """Another kind of file, an empty folder, a missing path: one line, status 2."""
     (tmp_path / "notes.txt").write_text("hello")
     for path in (tmp_path / "notes.txt", tmp_path, tmp_path / "none.log"):

@@ -25,7 +25,7 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_who_holds_what(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_holds_are_listed(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["holds", "--dir", str(data)]) == 0
     heads, *rows = capsys.readouterr().out.splitlines()
     assert heads.split()[:2] == ["name", "until"]

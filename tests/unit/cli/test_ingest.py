@@ -217,9 +217,7 @@ def test_the_standard_input(
     assert [r.key for r in records(tmp_path / "d", "json")] == [b"1", b"2"]
 
 
-def test_a_bad_line_stops_the_run_and_what_was_before_it_stays(
-    kafkalog: Command, tmp_path: Path
-) -> None:
+def test_a_bad_line_stops_the_run_and_earlier_lines_stay(kafkalog: Command, tmp_path: Path) -> None:
     """It reports file, line, reason and the number of records; status 1."""
     path = tmp_path / "rows.jsonl"
     path.write_text('{"a":1}\n{"a":2}\n{"a":\n{"a":4}\n')

@@ -171,7 +171,7 @@ def test_streams_that_are_closed_or_full(
     assert (tmp_path / "d" / "t-0" / f"{0:020}.log").read_bytes() == before
 
 
-def test_a_failure_that_is_often_met_says_what_to_do(kafkalog: Command, tmp_path: Path) -> None:
+def test_frequent_failures_suggest_a_remedy(kafkalog: Command, tmp_path: Path) -> None:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
@@ -297,7 +297,7 @@ def test_a_number_that_an_option_gives_is_of_milliseconds(text: str, ms: int) ->
 
 
 @pytest.mark.parametrize("text", ["-1", "-6000", "1.5", "noon", ""])
-def test_what_is_no_time_for_an_option(text: str) -> None:
+def test_invalid_times_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"found|Invalid"):
         parse_moment(text)
 

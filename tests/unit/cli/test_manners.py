@@ -38,7 +38,7 @@ def started(folder: Path, *words: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_signals_do_again_what_they_did_before(fails: bool) -> None:
+def test_signal_handlers_are_restored(fails: bool) -> None:
     """A program that calls a command as a function keeps its own handlers."""
     found: list[int] = []
     mine: list[int] = []
@@ -91,7 +91,9 @@ def test_one_is_not_many(kafkalog: Command, tmp_path: Path, count: int, told: st
     assert ran.out.startswith(told)
 
 
-def test_who_cannot_listen_makes_no_directory(kafkalog: Command, tmp_path: Path) -> None:
+def test_a_broker_that_cannot_listen_creates_no_directory(
+    kafkalog: Command, tmp_path: Path
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         process = started(tmp_path, "serve", "--dir", "new/data", "--listen", address)
@@ -188,7 +190,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ["dump d/t-0 --records", "consume --dir d --topic t", "consume --dir d --topic t --follow",
      "ingest - --dir e --topic t"],
 )  # fmt: skip
-def test_ctrl_c_ends_what_waits(large: Path, words: str) -> None:
+def test_ctrl_c_ends_a_waiting_command(large: Path, words: str) -> None:
     """It waits for an output that is not read, or an input that is not written: status 130, and at
     most one line."""
     process = started(large, *words.split())
@@ -200,7 +202,7 @@ def test_ctrl_c_ends_what_waits(large: Path, words: str) -> None:
 
 
 def sleeps(pid: int) -> bool:
-    """Whether a process waits on a pipe, with the C core loaded."""
+    """True if a process waits on a pipe, with the C core loaded."""
     try:
         loaded = "_native/_kl" in Path(f"/proc/{pid}/maps").read_text()
         return loaded and "pipe" in Path(f"/proc/{pid}/wchan").read_text()
@@ -214,7 +216,7 @@ def sleeps(pid: int) -> bool:
      "transactions list", "consume --topic t", "produce - --topic t", "perf produce --topic t",
      "perf consume --topic t", "perf end-to-end --topic t"],
 )  # fmt: skip
-def test_ctrl_c_ends_what_waits_for_a_broker(tmp_path: Path, words: str) -> None:
+def test_ctrl_c_ends_a_wait_for_a_broker(tmp_path: Path, words: str) -> None:
     """The broker accepts connections and answers nothing."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(TIMEOUT_S)

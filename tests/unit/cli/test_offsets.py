@@ -58,7 +58,7 @@ def test_a_directory_and_its_broker_say_the_same(
     assert asked.out
 
 
-def test_what_it_says(kafkalog: Command, served: Broker) -> None:
+def test_offsets_are_printed(kafkalog: Command, served: Broker) -> None:
     def ends(*words: str) -> dict[tuple[str, int], tuple[int, int]]:
         rows = kafkalog("offsets", "--dir", served.path, "--json", *words).rows()
         return {(r["topic"], r["partition"]): (r["earliest"], r["latest"]) for r in rows}
@@ -82,7 +82,7 @@ def test_what_it_says(kafkalog: Command, served: Broker) -> None:
         (str(DAY_MS), 0), (str(DAY_MS + 1), 1), (str(3 * DAY_MS + 1), -1),
     ],
 )  # fmt: skip
-def test_times_mean_what_they_mean_to_kafka(
+def test_times_are_interpreted_as_by_kafka(
     kafkalog: Command, served: Broker, local: bool, when: str, offset: int
 ) -> None:
     place = ["--dir", served.path] if local else ["--bootstrap-server", served.bootstrap_servers]

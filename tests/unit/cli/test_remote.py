@@ -503,7 +503,7 @@ def test_perf(at: Command, topic: str) -> None:
     assert figures["seconds"] >= 0.019
 
 
-def test_perf_tells_what_it_has_when_it_is_interrupted(servers: str, topic: str) -> None:
+def test_perf_reports_its_figures_when_interrupted(servers: str, topic: str) -> None:
     process = start("perf", "end-to-end", "--topic", topic, "--num-records", 10_000_000,
                     "--bootstrap-server", servers)  # fmt: skip
     from kafkalog.client.calls.offsets import LATEST, list_offsets

@@ -54,9 +54,7 @@ def test_every_damaged_directory_is_mended(
                    for line in again.out.splitlines())  # fmt: skip
 
 
-def test_what_is_cut_is_kept_and_the_good_records_behind_it_stay(
-    kafka_cases: Path, tmp_path: Path
-) -> None:
+def test_bytes_cut_out_are_kept_and_later_records_stay(kafka_cases: Path, tmp_path: Path) -> None:
     """Damage in the middle of a sealed segment: one batch is cut out, all others can be read."""
     [partition] = [p for p in partitions() if p.case == "segments" and p.folder == "seg4096-0"]
     folder = copy_tree(partition.path, tmp_path / "seg4096-0")
@@ -165,7 +163,7 @@ def test_repair_refuses_a_log_that_is_open(tmp_path: Path) -> None:
             apply(plan(report))
 
 
-def test_a_sealed_segment_of_which_nothing_is_left(tmp_path: Path) -> None:
+def test_a_sealed_segment_without_a_good_batch(tmp_path: Path) -> None:
     """The first batch is truncated: its rest is cut, and the folder can be repaired again."""
     folder = tmp_path / "own-0"
     with Log(folder, config={"segment.bytes": 200}) as log:

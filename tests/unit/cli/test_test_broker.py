@@ -138,7 +138,7 @@ def test_it_ends_when_its_parent_is_gone(root: Path, wait_until: Wait) -> None:
 
 
 def ended(pid: int) -> bool:
-    """Whether a process has ended but was not reaped."""
+    """True if a process has ended but was not reaped."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 

@@ -202,7 +202,7 @@ def test_producers_of_a_partition_are_described(at: Command, place: Place) -> No
     assert (row["coordinator_epoch"], row["start_offset"]) == (0, None)
 
 
-def test_whoever_has_an_id_is_fenced_and_its_transaction_aborted(
+def test_force_terminate_fences_the_producer_and_aborts(
     at: Command, place: Place, producer: Any
 ) -> None:
     words = ["force-terminate", "--transactional-id", "pay"]
@@ -267,7 +267,7 @@ MISTAKES: list[tuple[list[object], int, str]] = [
 ]  # fmt: skip
 
 
-def test_mistakes_name_what_was_found_and_wanted(at: Command, place: Place) -> None:
+def test_mistakes_name_the_found_and_the_wanted_value(at: Command, place: Place) -> None:
     place.write(0, age_ms=0)
     for words, status, told in MISTAKES:
         ran = at(*words)

@@ -49,7 +49,7 @@ def change(path: Path, position: int, data: bytes) -> None:
 
 
 @pytest.mark.parametrize(("case", "directory"), CLEAN, ids=[f"{c}-{d.name}" for c, d in CLEAN])
-def test_what_kafka_wrote_is_clean(case: str, directory: Path) -> None:
+def test_kafkas_files_are_clean(case: str, directory: Path) -> None:
     """No damage and no warning in any case, records included; not a byte changes."""
     before = fingerprint(directory)
     report = verify(directory, deep=True)
@@ -85,7 +85,7 @@ def test_a_killed_brokers_files_are_clean(kafka_cases: Path) -> None:
         ("noindex", {"aborts-missing"}),
     ],
 )
-def test_what_was_damaged_is_found_in_every_partition(
+def test_exactly_the_damage_is_found_in_every_partition(
     kafka_cases: Path, folder: str, wanted: set[str]
 ) -> None:
     """Variants of the killed broker's files: only the change that was made is found."""
@@ -215,9 +215,7 @@ def test_state_damage_is_found(transactions: Path) -> None:
 
 
 @pytest.mark.parametrize("left", [b"", bytes(43)])
-def test_what_a_power_cut_leaves_of_a_new_topics_id_is_no_damage(
-    transactions: Path, left: bytes
-) -> None:
+def test_a_new_topics_id_torn_by_a_power_cut_is_no_damage(transactions: Path, left: bytes) -> None:
     """The id is synced with the first records; opening the log writes it again."""
     (transactions / "partition.metadata").write_bytes(left)
     assert verify(transactions).clean
@@ -266,7 +264,7 @@ def test_a_partition_without_a_segment(tmp_path: Path) -> None:
     assert [f.what for f in report.findings] == ["segment-none"] * 3
 
 
-def test_verify_deep_finds_records_that_are_not_what_the_header_says(
+def test_verify_deep_finds_records_that_contradict_their_header(
     segments: Path, tmp_path: Path
 ) -> None:
     """The checksum is right, the records are not: only a deep check can find that."""
@@ -286,7 +284,7 @@ def test_verify_deep_finds_records_that_are_not_what_the_header_says(
     assert damage(verify(folder, deep=True)) == {"batch-records"}
 
 
-def test_what_this_project_writes_is_clean(tmp_path: Path) -> None:
+def test_our_own_files_are_clean(tmp_path: Path) -> None:
     """While the log is open with rolls, and after it was closed."""
     with Log(tmp_path / "own-0", config={"segment.bytes": 20_000}) as log:
         for i in range(50):
@@ -317,7 +315,7 @@ def test_exit_status_and_json(kafkalog: Command, segments: Path) -> None:
     assert kafkalog("verify", empty).status == 2
 
 
-def test_verify_beside_a_writer_finds_nothing(tmp_path: Path) -> None:
+def test_verify_during_writes_finds_nothing(tmp_path: Path) -> None:
     """Batches are appended, segments roll and are deleted, and indexes grow during the check."""
     path, done = tmp_path / "own-0", threading.Event()
     with Log(path, config={"segment.bytes": 200_000, "retention.bytes": 2_000_000}) as log:

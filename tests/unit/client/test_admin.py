@@ -179,7 +179,7 @@ def test_settings_of_brokers(admin: Admin) -> None:
         found.check()
 
 
-def test_what_has_settings_is_listed(admin: Admin, topic: str) -> None:
+def test_resources_with_settings_are_listed(admin: Admin, topic: str) -> None:
     assert ConfigResource("topic", topic) in admin.list_config_resources()
     assert admin.list_config_resources(["broker"]) == [("broker", "1")]
 
@@ -301,7 +301,7 @@ def test_elections_and_reassignments_of_one_node(admin: Admin, topic: str) -> No
 # ---- failures on the way -------------------------------------------------------------------
 
 
-def test_only_what_may_pass_is_asked_again(peer: Peer) -> None:
+def test_only_retriable_results_are_retried(peer: Peer) -> None:
     """One topic is created, one needs a retry, one is refused: only the second is sent again."""
 
     def answer(*codes: tuple[str, int]) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def test_one_things_failure_has_the_brokers_words_and_is_its_own(broker: Peer, a
 
 
 def worded(fields: Iterable[Field], within: bool = False) -> bool:
-    """Whether a list among the fields, at any depth, has an error message per item."""
+    """True if a list among the fields, at any depth, has an error message per item."""
     return any(
         (within and one.name == "error_message") or worded(one.fields, True) for one in fields
     )

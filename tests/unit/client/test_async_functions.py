@@ -72,7 +72,7 @@ OF_ASYNCIO: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_nobody_awaits_is_refused(name: str) -> None:
+def test_unawaited_async_functions_are_refused(name: str) -> None:
     with pytest.raises(errors.ArgumentError, match=f"^{name}: found an async function"):
         REFUSED[name]()
 

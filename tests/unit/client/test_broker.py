@@ -48,7 +48,7 @@ def read(cluster: Cluster, topic: str, count: int, **options: Any) -> list[Recor
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_is_produced_is_fetched(cluster: Cluster, where: Any, topic: str, codec: str) -> None:
+def test_produced_records_are_fetched(cluster: Cluster, where: Any, topic: str, codec: str) -> None:
     """Keys, values, headers and times survive the round trip, in order within each partition."""
     sent = [
         (b"key %d" % (i % 7) if i % 5 else None, b"value %d" % i * 3 if i % 11 else None, i)
@@ -137,7 +137,7 @@ def test_an_offset_out_of_range(cluster: Cluster, topic: str) -> None:
     fetcher.close()
 
 
-def test_a_fetch_waits_for_what_comes(cluster: Cluster, topic: str) -> None:
+def test_a_fetch_waits_for_new_records(cluster: Cluster, topic: str) -> None:
     """A fetch that is sent before the record exists is answered once it does."""
     fetcher = Fetcher(cluster, {TopicPartition(topic, 0): 0}, FetchOptions(max_wait_ms=10_000))
     assert fetcher.poll(0) == []

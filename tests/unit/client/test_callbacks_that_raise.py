@@ -197,7 +197,7 @@ def test_serializers_and_partitioners(
 
 @pytest.mark.parametrize("what", ["on_consume", "value_deserializer"])
 @kinds
-def test_what_sees_records(
+def test_callbacks_for_records(
     store: kafkalog.Store, unique: str, kind: type[BaseException], what: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
@@ -229,7 +229,7 @@ def test_what_sees_records(
 
 
 @kinds
-def test_what_hears_of_commits(
+def test_callbacks_for_commits(
     store: kafkalog.Store, unique: str, kind: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     store.create_topic(unique)

@@ -69,7 +69,7 @@ def test_the_loop_ends_a_commit_in_doubt(broker: TestBroker, fault: str) -> None
     assert values(broker) == [b"0", b"1", b"2", b"3"]
 
 
-def test_the_loop_does_again_what_was_aborted_at_last(broker: TestBroker) -> None:
+def test_the_loop_repeats_an_aborted_transaction(broker: TestBroker) -> None:
     """The repeated commit is refused: that transaction is aborted and written again."""
     names: dict[str, Any] = {"kafkalog": kafkalog, "topic": "t", "todo": [[b"1", b"2"], [b"3"]]}
 
@@ -92,7 +92,7 @@ def test_the_loop_does_again_what_was_aborted_at_last(broker: TestBroker) -> Non
     assert values(broker) == [b"1", b"2", b"3"]
 
 
-def test_the_loop_raises_what_lasts(broker: TestBroker) -> None:
+def test_the_loop_raises_lasting_errors(broker: TestBroker) -> None:
     names: dict[str, Any] = {"kafkalog": kafkalog, "topic": "t", "todo": [[b"1"]]}
     producer = names["producer"] = Producer(broker.bootstrap_servers, transactional_id="x")
     producer.init_transactions()
@@ -106,7 +106,7 @@ def test_the_loop_raises_what_lasts(broker: TestBroker) -> None:
     assert names["todo"] == [[b"1"]] and values(broker) == []
 
 
-def test_the_transaction_that_reads_what_it_writes(broker: TestBroker) -> None:
+def test_a_transaction_that_consumes_and_produces(broker: TestBroker) -> None:
     broker.create_topic("results", 1)
     with (
         Producer(broker.bootstrap_servers, transactional_id="x") as producer,

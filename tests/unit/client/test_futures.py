@@ -96,7 +96,7 @@ def test_with_futures_of_an_executor(producer: Producer, held: Let) -> None:
         assert set(as_completed(mixed)) == set(mixed)
 
 
-def test_what_waits_in_vain_is_forgotten(producer: Producer, held: Let) -> None:
+def test_expired_waits_are_forgotten(producer: Producer, held: Let) -> None:
     (record,) = sent(producer, 1)
     many = producer.send_many("t", [wide(1)], partition=0)
     for _ in range(10):
@@ -165,7 +165,7 @@ def test_threads_that_look_at_futures_hold_up_one_another_never(
     assert one.result(LIMIT_S).offset >= 0 and other.result(LIMIT_S).offset >= 0
 
 
-def test_asyncio_is_told_what_is_known(producer: Producer, held: Let) -> None:
+def test_asyncio_gets_known_results(producer: Producer, held: Let) -> None:
     """The interface that CPython 3.15 uses."""
     (one,) = sent(producer, 1)
     assert one._get_snapshot() == (False, False, None, None)

@@ -40,7 +40,7 @@ def shared(tmp_path: Any) -> Iterator[TestBroker]:
 # ---- a producer --------------------------------------------------------------------------------
 
 
-def test_what_was_sent_sent_again_and_refused(broker: Peer) -> None:
+def test_sent_retried_and_refused_records(broker: Peer) -> None:
     with make(broker, linger_ms=1_000_000) as producer:
         before = producer.metrics()
         assert before.pop("buffer-total-bytes") == before.pop("buffer-available-bytes") > 0
@@ -73,7 +73,7 @@ def test_what_was_sent_sent_again_and_refused(broker: Peer) -> None:
     assert after["buffer-available-bytes"] == after["buffer-total-bytes"]
 
 
-def test_what_is_on_its_way(broker: Peer) -> None:
+def test_requests_in_flight(broker: Peer) -> None:
     gate = Gate(produced([]))
     with make(broker) as producer:
         broker.on(apis.PRODUCE, gate)
@@ -91,7 +91,7 @@ def test_what_is_on_its_way(broker: Peer) -> None:
 # ---- a consumer --------------------------------------------------------------------------------
 
 
-def test_what_was_read(shared: TestBroker) -> None:
+def test_consumed_records(shared: TestBroker) -> None:
     """Each kind of call is counted; iteration is counted record by record."""
     with Consumer(shared.bootstrap_servers, auto_offset_reset="earliest") as reader:
         assert set(reader.metrics().values()) == {0.0}

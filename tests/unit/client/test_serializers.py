@@ -76,12 +76,12 @@ def test_their_bytes(to: Any, back: Any, value: Any, data: bytes) -> None:
         (to_string, b"x", "to_string: found bytes, wanted a str"),
     ],
 )
-def test_what_they_do_not_take(call: Any, wrong: Any, words: str) -> None:
+def test_refused_values(call: Any, wrong: Any, words: str) -> None:
     with pytest.raises(errors.ArgumentError, match=words):
         call(wrong)
 
 
-def test_what_goes_in_comes_out(shared: TestBroker, topic: str) -> None:
+def test_round_trip(shared: TestBroker, topic: str) -> None:
     values = [{"n": 1}, None, ["x"], 4, {"n": 5}]
     with Producer(
         shared.bootstrap_servers, key_serializer=to_long, value_serializer=to_json
@@ -129,7 +129,7 @@ def test_batches_and_interceptors(shared: TestBroker, topic: str) -> None:
     assert seen == ["one", b"one", "one", "one"]
 
 
-def test_what_a_serializer_raises_or_makes(shared: TestBroker, topic: str) -> None:
+def test_errors_and_results_of_a_serializer(shared: TestBroker, topic: str) -> None:
     with Producer(shared.bootstrap_servers, value_serializer=to_int) as producer:
         with pytest.raises(errors.ArgumentError, match="to_int: found 'x'"):
             producer.send(topic, "x")  # type: ignore[arg-type]
@@ -204,9 +204,7 @@ def test_ctrl_c_loses_no_record(shared: TestBroker, topic: str, where: str, iter
     assert found == [0, 1, 2, 3] and pressed == [where]
 
 
-def test_who_waits_for_an_acknowledgement_is_told_what_a_serializer_raised(
-    shared: TestBroker, topic: str
-) -> None:
+def test_interceptors_hear_of_serializer_errors(shared: TestBroker, topic: str) -> None:
     acked: list[Any] = []
 
     class Looks:

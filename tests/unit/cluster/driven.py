@@ -220,7 +220,7 @@ def kinds(of: Driven) -> list[tuple[int, str]]:
 
 
 def stops(broker: int, send: Send) -> bool:
-    """Whether a request is StopReplica to this broker."""
+    """True if a request is StopReplica to this broker."""
     return send.broker == broker and send.api is STOP_REPLICA
 
 

@@ -53,7 +53,7 @@ def test_a_topic_is_made(of: Driven) -> None:
     assert again.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-def test_a_topic_is_given_to_who_is_not_there(of: Driven) -> None:
+def test_a_topic_is_placed_on_dead_brokers(of: Driven) -> None:
     """A partition waits until one of its brokers is alive."""
     (row,) = create(of, {"name": "t", "assignments": chosen([8, 9], [2, 8])})
     assert row.error_code == 0
@@ -84,7 +84,7 @@ def test_a_topic_is_given_to_who_is_not_there(of: Driven) -> None:
          ErrorCode.INVALID_CONFIG),
     ],
 )  # fmt: skip
-def test_what_is_refused(of: Driven, topic: dict[str, Any], code: ErrorCode) -> None:
+def test_refused_creations(of: Driven, topic: dict[str, Any], code: ErrorCode) -> None:
     assert [row.error_code for row in create(of, {"name": "x_y"})] == [0]
     (row,) = create(of, topic)
     assert row.error_code == code and row.error_message

@@ -19,7 +19,7 @@ from kafkalog.zookeeper.session import Create, Delete, Set
 from tests.unit.cluster.driven import T_ID, Driven, broker_epoch, kinds, stops, topic
 
 
-def test_what_another_wrote_is_read_again(of: Driven) -> None:
+def test_another_writers_state_is_read_again(of: Driven) -> None:
     """The state changes between the decision and the write: the decision is made again."""
     path = tree.partition_path("t", 0)
 
@@ -71,7 +71,7 @@ def gone(node: int) -> FollowerState:
 
 
 @pytest.mark.parametrize("notified", [False, True])
-def test_a_leader_is_told_what_another_wrote(of: Driven, notified: bool) -> None:
+def test_a_leader_hears_of_another_writers_state(of: Driven, notified: bool) -> None:
     """Its proposal is refused because of a change that it does not know. Then it hears of the
     change, and its next proposal is written: the replica that is gone leaves the ISR.
     `notified`: the controller learns of the change before the proposal."""
@@ -92,7 +92,7 @@ def test_a_leader_is_told_what_another_wrote(of: Driven, notified: bool) -> None
     assert of.state("t", 0) == (1, 1, (1, 2))
 
 
-def test_who_dropped_a_topic_is_not_told_to_lead_it(of: Driven) -> None:
+def test_no_leader_is_chosen_for_a_topic_being_deleted(of: Driven) -> None:
     """Only the controller learns of another's write to a topic that is being deleted."""
     of.make(f"{tree.DELETE_TOPICS}/t")
     of.run()
@@ -183,7 +183,7 @@ def moves(of: Driven) -> tree.TopicNode:
 
 
 def ends(commit: Commit) -> bool:
-    """Whether this write ends a move of the topic."""
+    """True if this write ends a move of the topic."""
     path = tree.topic_path("t")
     return any(
         isinstance(one, Set) and one.path == path and not tree.read_topic("t", one.data).removing
@@ -196,7 +196,7 @@ def move(of: Driven) -> None:
     of.ask("move", apis.ALTER_PARTITION_REASSIGNMENTS, 0, topics=topics)
 
 
-def test_who_goes_is_stopped_before_the_end_of_a_move_is_written(of: Driven) -> None:
+def test_leaving_replicas_stop_before_a_reassignment_ends(of: Driven) -> None:
     """If the controller dies in between, no replica is left behind: the next one stops it again."""
 
     def dies(commit: Commit) -> None:
@@ -243,7 +243,7 @@ def test_the_end_of_a_move_that_cannot_be_written_comes_another_time(of: Driven)
     assert kinds(of)[-1] == (3, "StopReplica")
 
 
-def test_a_move_whose_end_is_refused_as_it_begins_comes_another_time(of: Driven) -> None:
+def test_a_reassignment_refused_at_its_end_completes_later(of: Driven) -> None:
     """By then the new replica is in sync, and its leader sends no further request."""
     path = tree.topic_path("t")
     of.register(4)
@@ -322,7 +322,7 @@ def test_copies_on_a_disk_that_failed_are_dropped_when_their_broker_comes(
 
 
 @pytest.mark.parametrize("waits", ["a copy", "a topic"])
-def test_who_never_comes_back_slows_no_retry(of: Driven, waits: str) -> None:
+def test_a_dead_broker_slows_no_retry(of: Driven, waits: str) -> None:
     """A broker is gone for good, with a replica or a topic to delete. What fails on others is
     still retried after a second, and so is what fails later."""
     of.die(3)
@@ -371,7 +371,7 @@ def test_a_copy_of_a_broker_that_is_away_is_dropped_when_it_comes(of: Driven) ->
 
 
 @pytest.mark.parametrize("why", ["it comes", "it is behind", "it failed", "its topic is to go"])
-def test_who_reigns_no_more_tells_nobody_to_delete(of: Driven, why: str) -> None:
+def test_a_deposed_controller_deletes_nothing(of: Driven, why: str) -> None:
     """No other write would show the controller that it was deposed."""
     if why == "it comes":
         of.die(3)

@@ -51,7 +51,7 @@ def test_the_isr_grows_and_shrinks(isr: tuple[int, ...], version: int) -> None:
         (asked(1, 2, 3, epochs=200), ErrorCode.INELIGIBLE_REPLICA),  # epochs of other registrations
     ],
 )
-def test_what_does_not_pass(wanted: Wanted, error: ErrorCode) -> None:
+def test_refused_changes(wanted: Wanted, error: ErrorCode) -> None:
     of = cluster()
     assert of.alter(1, (KEY, wanted)) == [(error, NOTHING)]
     assert of.shown(KEY) == NOW and of.sent == []
@@ -77,7 +77,7 @@ def test_asked_again_it_is_answered_again() -> None:
     assert of.sent == []
 
 
-def test_who_is_not_there_is_not_in_sync() -> None:
+def test_absent_brokers_are_not_in_sync() -> None:
     """Dead brokers, and brokers that are shutting down (KIP-841), whatever the leader says."""
     of = cluster()
     of.decide(brokers.brokers_changed(of.context, of.batch, of.brokers(1, 2)))
@@ -93,7 +93,7 @@ def test_only_the_leader_asks() -> None:
     assert of.alter(2, (KEY, asked(1, 2, 3))) == [(ErrorCode.INVALID_REQUEST, NOTHING)]
 
 
-def test_who_asks_in_another_life_is_refused_as_a_whole() -> None:
+def test_requests_with_another_broker_epoch_are_refused() -> None:
     of = cluster()
     for sender, epoch in ((1, 100), (1, 102), (7, 107)):
         answer = of.alter(sender, (KEY, asked(1, 2, 3)), epoch=epoch)

@@ -155,7 +155,7 @@ def test_a_broker_is_let_go(
     assert (again, of.shown(KEY)) == (answer, wanted)
 
 
-def test_who_is_let_go_is_not_elected() -> None:
+def test_a_broker_shutting_down_is_not_elected() -> None:
     of = cluster(Shown(1, 5, (1, 2, 3), 7))
     of.decide(brokers.shut_down(of.context, of.batch, 2, -1))
     of.decide(brokers.brokers_changed(of.context, of.batch, of.brokers(2, 3)))
@@ -167,7 +167,7 @@ def test_who_is_let_go_is_not_elected() -> None:
     assert of.context.shutting_down == set()
 
 
-def test_who_may_ask_to_be_let_go() -> None:
+def test_controlled_shutdown_checks_its_broker() -> None:
     of = cluster(Shown(1, 5, (1, 2, 3), 7), (1, 2))
     stale = of.decide(brokers.shut_down(of.context, of.batch, 1, 100))
     unknown = of.decide(brokers.shut_down(of.context, of.batch, 3, 103))

@@ -60,7 +60,7 @@ def test_a_leader_dies_and_comes_back(of: Driven) -> None:
     assert (1, "UpdateMetadata") in kinds(of)[:-1], "live brokers before leaders"
 
 
-def test_what_was_there_before_the_reign_is_mended(of: Driven) -> None:
+def test_a_new_controller_repairs_earlier_state(of: Driven) -> None:
     of.events.append(Deposed())
     of.run()
     of.die(1)
@@ -290,7 +290,7 @@ def test_producer_ids_are_given_out_once(of: Driven) -> None:
     assert given("e") == (6000, 1000)
 
 
-def test_who_is_behind_is_told_all_again(of: Driven) -> None:
+def test_a_broker_that_lags_gets_the_full_state(of: Driven) -> None:
     """It gets the live brokers first: the request that named them may have been dropped, and a
     broker follows no leader that it does not know."""
     of.events.append(QueueOverflow(2))
@@ -314,7 +314,7 @@ def test_watches_that_were_lost_are_left_again(of: Driven) -> None:
     assert (tree.topic_path("t"), False) in of.watches
 
 
-def test_what_waits_is_bounded_and_answered(of: Driven) -> None:
+def test_waiting_requests_are_bounded_and_answered(of: Driven) -> None:
     """However many requests there are, none waits for an answer that never comes."""
     request = CONTROLLED_SHUTDOWN.decode_request(
         3, CONTROLLED_SHUTDOWN.encode_request(3, {"broker_id": 9})

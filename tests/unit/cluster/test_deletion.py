@@ -63,7 +63,7 @@ def test_a_topic_waits_for_a_broker_that_is_away() -> None:
     assert P0 not in told[2, "LeaderAndIsr"]
 
 
-def test_what_a_broker_cannot_drop_is_asked_again() -> None:
+def test_failed_deletions_are_retried() -> None:
     of = cluster()
     of.decide(deletion.topics_to_delete(of.context, of.batch, ["t"]))
     drop(of, 2, ErrorCode.KAFKA_STORAGE_ERROR, P0, P1)
@@ -75,7 +75,7 @@ def test_what_a_broker_cannot_drop_is_asked_again() -> None:
     assert names(of) == set()
 
 
-def test_who_has_not_answered_is_not_asked_twice() -> None:
+def test_unanswered_deletions_are_not_repeated() -> None:
     """Only failures are retried, and none while the topic waits for a broker."""
     of = cluster()
     of.decide(deletion.topics_to_delete(of.context, of.batch, ["t"]))
@@ -95,7 +95,7 @@ def test_who_has_not_answered_is_not_asked_twice() -> None:
     ]
 
 
-def test_who_has_dropped_a_topic_is_not_told_to_keep_it() -> None:
+def test_a_broker_that_deleted_a_topic_does_not_recreate_it() -> None:
     """It would create the replica again, and nobody would ask it to delete that. This holds even if
     it restarts while the topic waits for another broker."""
     of = cluster()

@@ -82,7 +82,7 @@ def test_requests_that_wait_are_bounded_in_bytes(stand_in: StandIn) -> None:
     driver.stop()
 
 
-def test_what_is_asked_while_it_ends_is_answered(stand_in: StandIn) -> None:
+def test_requests_during_the_end_are_answered(stand_in: StandIn) -> None:
     """The request that the thread has taken, those in the queue, and later ones."""
     driver = Slow(stand_in)
     driver.start()
@@ -100,7 +100,7 @@ def test_what_is_asked_while_it_ends_is_answered(stand_in: StandIn) -> None:
     assert answers == [None, None, None]
 
 
-def test_what_cannot_be_deleted_now_is_tried_again_by_itself(
+def test_failed_deletions_are_retried_without_events(
     stand_in: StandIn, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing else happens in the cluster, and leaders are not balanced."""
@@ -127,7 +127,7 @@ def test_what_cannot_be_deleted_now_is_tried_again_by_itself(
             driver.stop()
 
 
-def test_what_is_written_of_many_partitions_is_on_its_way_together() -> None:
+def test_writes_of_many_partitions_are_pipelined() -> None:
     """All writes are sent before the first is answered: no round trip for each."""
     count = 50
     with reigning.scene() as scene:
@@ -139,7 +139,7 @@ def test_what_is_written_of_many_partitions_is_on_its_way_together() -> None:
         assert scene.stand_in.in_flight_max == count
 
 
-def test_what_is_written_behind_what_is_refused_is_done() -> None:
+def test_writes_after_a_refused_one_are_done() -> None:
     """Writes stay in the order of the decisions; a refused one is read and decided again."""
     with reigning.scene() as scene:
         of = reigning.led(scene, 3)

@@ -78,7 +78,7 @@ def test_a_replica_that_left(now: Leadership, broker: int, wanted: Leadership | 
     assert leader_election.without_replica(now, broker) == wanted
 
 
-def test_what_recovers_goes_on_to_recover() -> None:
+def test_a_recovering_partition_stays_recovering() -> None:
     now = NOW._replace(recovering=True)
     found = leader_election.elect_for_offline(now, REPLICAS, {2}, unclean=True)
     assert found == Leadership(2, 6, (2,), recovering=True)

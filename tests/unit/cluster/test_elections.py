@@ -39,7 +39,7 @@ def test_an_election_is_asked_for(
     )
 
 
-def test_what_cannot_be_elected() -> None:
+def test_impossible_elections() -> None:
     of = Cluster((1, 2))
     of.led(KEY, (1, 2), Shown(2, 5, (2, 1), 7))
     unknown = of.decide(elect_leaders(of.context, of.batch, [("u", 0)], unclean=False))

@@ -24,7 +24,7 @@ def controller(answer: object) -> Peer:
     return made
 
 
-def test_who_waits_for_a_controller_of_before_asks_the_next_one() -> None:
+def test_a_request_moves_to_the_next_controller() -> None:
     """It does not wait for the old one's timeout: a follower would stay in sync that long."""
     with (
         controller(SILENCE) as old, controller({"error_code": 0, "topics": []}) as new,
@@ -48,7 +48,7 @@ def test_a_close_waits_for_no_answer() -> None:
             answer.result()
 
 
-def test_who_has_another_line_waits_for_nobody() -> None:
+def test_separate_lines_do_not_wait_for_each_other() -> None:
     """An ISR changes while the controller creates a topic for a client."""
     with (
         controller({"error_code": 0, "topics": []}) as peer, joined({7: peer}) as member,

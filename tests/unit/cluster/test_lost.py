@@ -121,7 +121,7 @@ def test_a_place_of_an_epoch_that_is_over_is_given_up(scene: Scene, done: bool) 
 @pytest.mark.parametrize(
     ("why", "waits"), [("NoNode", True), ("NoAuth", True), ("NodeExists", False)]
 )
-def test_who_is_refused_the_controllers_place_waits(
+def test_a_refused_candidate_waits(
     scene: Scene, caplog: pytest.LogCaptureFixture, path: str, why: str, waits: bool
 ) -> None:
     """It logs the reason and stands again after a pause, in which it can be stopped. If another
@@ -303,7 +303,7 @@ def test_a_deposed_controllers_write_is_refused(scene: Scene) -> None:
     scene.reigns(others[0], 2)
 
 
-def test_who_asks_a_deposed_controller_hears_so(scene: Scene) -> None:
+def test_a_deposed_controller_says_so(scene: Scene) -> None:
     """Its block of producer ids is not written; the next controller gives the first block."""
     of, others = led(scene), []
     scene.before(tree.PRODUCER_IDS, lambda _: others.append(elect_another(scene, of.node)))

@@ -34,7 +34,7 @@ from kafkalog.zookeeper.session import (
 from tests.support.waiting import wait_for
 
 
-def test_without_a_controller_who_wants_a_producer_id_comes_again() -> None:
+def test_producer_ids_are_retriable_without_a_controller() -> None:
     """As in Kafka's RPCProducerIdManager: clients treat no other error as retriable here."""
     with StandIn() as inside:
         member = Member(inside.hosts, 1, "PLAINTEXT", BrokerConfig())

@@ -150,7 +150,7 @@ def test_a_directory_that_is_adopted_keeps_its_settings() -> None:
         assert entities.read_config(("topics", "t"), znode.data) == RETENTION
 
 
-def test_a_node_follows_them_and_knows_whose_they_are() -> None:
+def test_a_node_follows_its_own_settings() -> None:
     with StandIn() as inside, registered(inside) as (member, _):
         make(member.session, ("t", 1))
         member.session.ensure(tree.PERSISTENT)

@@ -31,7 +31,7 @@ def test_racks_alternate() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_always_holds(seed: int) -> None:
+def test_invariants_of_placement(seed: int) -> None:
     """No broker twice; each leads its share; as many racks as possible. Racks that only some
     brokers have are ignored."""
     chance = random.Random(seed)

@@ -118,7 +118,7 @@ def test_a_partition_is_moved() -> None:
         ((2,), (1, 2), 2, [1]),  # the leader leaves
     ],
 )
-def test_what_needs_no_copy_ends_at_once(
+def test_a_reassignment_without_copying_ends_at_once(
     wanted: tuple[int, ...], now: tuple[int, ...], leader: int, stopped: list[int]
 ) -> None:
     of = cluster(now)
@@ -157,7 +157,7 @@ def test_another_move_takes_its_place() -> None:
     assert kept(of) == ((2, 4), (), ()) and of.shown(KEY).leader == 2
 
 
-def test_who_has_the_last_copy_stays() -> None:
+def test_the_last_replica_stays() -> None:
     """Neither a move nor its cancellation deletes the only copy."""
     of = cluster((1, 2), Shown(1, 5, (1,), 7))
     assert move(of, 2) is NONE
@@ -184,13 +184,15 @@ def test_who_has_the_last_copy_stays() -> None:
         (("other", 0), (1,), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-def test_what_is_refused(key: tuple[str, int], replicas: tuple[int, ...], error: ErrorCode) -> None:
+def test_refused_reassignments(
+    key: tuple[str, int], replicas: tuple[int, ...], error: ErrorCode
+) -> None:
     of = cluster()
     assert move(of, *replicas, key=key) is error
     assert of.shown(KEY) == Shown(1, 5, (1, 2), 7) and of.sent == []
 
 
-def test_who_keeps_it_need_not_live() -> None:
+def test_kept_replicas_may_be_dead() -> None:
     of = cluster((1, 2), Shown(1, 5, (1,), 7))
     of.decide(brokers.brokers_changed(of.context, of.batch, of.brokers(1, 3)))
     assert move(of, 3, 2) is NONE
@@ -232,7 +234,7 @@ def test_a_partition_that_was_never_led_has_nothing_to_move() -> None:
     assert kept(of) == ((2, 1), (), ()) and of.shown(KEY) == Shown(2, 0, (2, 1), 0)
 
 
-def test_a_topic_that_somebody_changed_meanwhile_is_left_alone() -> None:
+def test_a_concurrently_changed_topic_is_left_alone() -> None:
     """The other change stays; the request is refused, and must be retried."""
     of = cluster()
     of.topic("t", {0: (1, 2), 1: (2, 1)})
@@ -291,7 +293,7 @@ def test_the_old_way_in() -> None:
     assert by_tree(of, t0=(2, 3)) == {} and left(of) is None
 
 
-def test_who_asks_later_is_obeyed() -> None:
+def test_the_later_request_wins() -> None:
     of = cluster()
     by_tree(of, t0=(3, 2))
     assert move(of, 4, 2) is NONE
@@ -330,7 +332,7 @@ def test_in_any_order(seed: int) -> None:
         assert not (reassign.moving(now) and {*reassign.target(now)} <= {*now.isr})
 
 
-def test_who_lost_a_partitions_disk_and_gives_it_up_may_keep_it_again() -> None:
+def test_a_replica_given_up_after_a_disk_failure_may_return() -> None:
     """The disk's failure is forgotten with the replica; a new replica is placed there again."""
     of = cluster()
     of.decide(brokers.log_dirs_failed(of.context, of.batch, 1, [KEY]))

@@ -64,7 +64,7 @@ def test_each_is_asked_until_it_is_answered(peer: Peer, begin: Begin) -> None:
     assert [one.broker_id for one in peer.sent(API)] == [0, 0, 1, 2]
 
 
-def test_what_nobody_thought_of_does_not_end_it(
+def test_unexpected_errors_do_not_end_the_sender(
     peer: Peer, begin: Begin, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The sender logs the exception and sends again."""
@@ -126,7 +126,7 @@ def shown(peer: Peer) -> list[Any]:
     return [short[name](request) for name, _, request in peer.requests if name in short]
 
 
-def test_who_is_too_far_behind_is_told_what_is_nowhere_else(peer: Peer, begin: Begin) -> None:
+def test_a_lagging_broker_gets_the_indispensable_requests(peer: Peer, begin: Begin) -> None:
     """It gets the replicas to stop and the live brokers, in order, and later requests. Then the
     controller learns that it must send everything again. The rest is not sent."""
     held, heard = Held(ANSWER), queue.SimpleQueue[BrokerResponse | QueueOverflow]()
@@ -153,7 +153,7 @@ def test_who_is_too_far_behind_is_told_what_is_nowhere_else(peer: Peer, begin: B
     assert isinstance(again, BrokerResponse) and again.send == say(1001), "it is behind once"
 
 
-def test_what_it_is_to_stop_with_is_never_dropped(peer: Peer, begin: Begin) -> None:
+def test_stop_replica_requests_are_never_dropped(peer: Peer, begin: Begin) -> None:
     """More StopReplica requests than may wait, and nothing else: all are sent, most in one request,
     and the broker is not behind. A later stop without deletion does not undo a deletion."""
     held, heard = Held(ANSWER), queue.SimpleQueue[BrokerResponse | QueueOverflow]()
@@ -176,7 +176,7 @@ def test_what_it_is_to_stop_with_is_never_dropped(peer: Peer, begin: Begin) -> N
     assert (row.leader_epoch, row.delete_partition) == (5, True)
 
 
-def test_what_is_deleted_is_never_dropped(peer: Peer, begin: Begin) -> None:
+def test_deletions_are_never_dropped(peer: Peer, begin: Begin) -> None:
     """The controller forgets a topic once all brokers have deleted it, so a broker that missed it
     would keep it in its metadata. Ids count: two topics of one name are two."""
     held, heard = Held(ANSWER), queue.SimpleQueue[BrokerResponse | QueueOverflow]()

@@ -117,7 +117,7 @@ def other(send: Send, **fields: Any) -> Send:
         ({"controller_epoch": 3}, ErrorCode.STALE_CONTROLLER_EPOCH),
     ],
 )
-def test_what_is_of_the_past_is_refused(fields: dict[str, int], code: ErrorCode) -> None:
+def test_outdated_requests_are_refused(fields: dict[str, int], code: ErrorCode) -> None:
     of = cluster()
     broker, sends = told(of, 2)
     stop = of.batch.stop_replica(2, KEY, delete=True) or of.batch.sends()[0]
@@ -128,7 +128,7 @@ def test_what_is_of_the_past_is_refused(fields: dict[str, int], code: ErrorCode)
         assert broker.now == before and broker.does == {}
 
 
-def test_who_is_not_registered_yet_obeys_nobody() -> None:
+def test_an_unregistered_broker_obeys_no_request() -> None:
     """What arrives then was meant for an earlier registration, whose epoch is unknown here."""
     of = Cluster((1, 2))
     of.led(KEY, (1, 2), Shown(1, 5, (1, 2), 7))
@@ -155,7 +155,7 @@ def test_a_registration_is_known_with_the_brokers() -> None:
     assert now.image.brokers[2] == node.now.image.brokers[2]
 
 
-def test_who_says_no_epoch_of_ours_is_obeyed() -> None:
+def test_requests_without_a_broker_epoch_are_obeyed() -> None:
     of = cluster()
     broker, (lead, _) = told(of, 2)
     assert broker.take(other(lead, broker_epoch=-1)).error_code == ErrorCode.NONE

@@ -24,7 +24,7 @@ def test_a_new_topic_is_led() -> None:
     assert [row["is_new"] for row in rows] == [True, True]
 
 
-def test_a_topic_waits_for_who_keeps_it() -> None:
+def test_a_topic_waits_for_its_brokers() -> None:
     """Until then the partition has no state, and no broker hears of it."""
     of = Cluster((1, 2))
     of.decide(topics.topics_changed(of.context, of.batch, of.topic("t", {0: (3,)})))
@@ -81,7 +81,7 @@ def test_a_topic_is_gone() -> None:
     assert {(kind, *keys) for _, kind, keys in of.requests()} == {(KNOW,)}
 
 
-def test_a_topic_lets_who_is_out_of_sync_lead() -> None:
+def test_unclean_election_of_a_topic() -> None:
     of = Cluster((2, 3))
     of.led(P0, (1, 2), Shown(NO_LEADER, 5, (1,), 7))
     of.decide(topics.unclean_changed(of.context, of.batch, "t", said=False))

@@ -169,10 +169,9 @@ OPERATIONS: list[Operation] = [
 ]  # fmt: skip
 PAIRS = list(product(OPERATIONS, repeat=2))
 AT_ONCE, OBEYED = False, True
-"""Whether the second operation comes at once, or when all brokers have obeyed what the first led
-to."""
+"""The second operation comes at once, or after all brokers have obeyed the first."""
 SAME, OTHER = False, True
-"""Whether another controller is elected between the two."""
+"""Another controller is elected between the two."""
 VARIANTS = list(product((AT_ONCE, OBEYED), (SAME, OTHER)))
 
 

@@ -59,7 +59,7 @@ def test_unknown_names_are_named_with_the_nearest_known_one() -> None:
     )
 
 
-def test_what_is_not_there_yet_says_so() -> None:
+def test_unsupported_settings_are_reported() -> None:
     names = ["quota.window.num", "share.coordinator.threads", "transaction.two.phase.commit.enable"]
     for name, note in zip(names, sorted_out(dict.fromkeys(names, "x")).notes, strict=True):
         assert note == f"{name}: ignored: it is not supported yet"
@@ -79,7 +79,7 @@ def test_what_is_not_there_yet_says_so() -> None:
         ),
     ],
 )
-def test_what_kafka_4_4_added_and_is_not_here_has_its_reason(name: str, why: str) -> None:
+def test_new_settings_of_kafka_4_4_have_a_reason(name: str, why: str) -> None:
     assert sorted_out({name: "x"}).notes == (f"{name}: ignored: {why}",)
 
 
@@ -95,7 +95,7 @@ def test_of_several_directories_one_is_used_and_that_is_said() -> None:
     assert found.notes == ("log.dirs: of 2 directories only /a is used",)
 
 
-def test_what_is_said_of_each_name_is_true(tmp_path: Path) -> None:
+def test_notes_on_settings_are_true(tmp_path: Path) -> None:
     """A setting is reported as ignored exactly if it has no effect."""
     with_effect = dict.fromkeys(ServerConfig.names(), "1")
     found = sorted_out(with_effect)

@@ -213,7 +213,7 @@ def test_the_flush_scheduler_interval_is_also_the_default_of_flush_ms():
     assert broker.topic.flush_ms == 900
 
 
-def test_what_a_topic_says_goes_over_its_defaults():
+def test_topic_settings_override_defaults():
     """Settings that the topic does not have come from its defaults."""
     defaults = TopicConfig.of({"retention.ms": 5, "segment.bytes": 100})
     made = TopicConfig.of({"retention.ms": 7, "segment.ms": None}, defaults)

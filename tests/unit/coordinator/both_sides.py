@@ -79,7 +79,7 @@ class Pending:
         threading.Thread(target=self._receive, daemon=True).start()
 
     def read(self) -> bool:
-        """Whether Kafka has read the whole request from its socket, which takes as long as the
+        """True if Kafka has read the whole request from its socket, which takes as long as the
         machine needs."""
         return self.done.is_set() or not unread_bytes(self._ports)
 
@@ -110,7 +110,7 @@ class Side(ABC):
 
     @abstractmethod
     def answered(self, sent: Any) -> bool:
-        """Whether the answer has arrived."""
+        """True if the answer has arrived."""
 
     @abstractmethod
     def until(self, condition: Callable[[], bool], what: str, pause_s: float = 0.005) -> None:

@@ -57,7 +57,7 @@ class Partition:
 
     @staticmethod
     def is_fenced(marker: Marker, known: Known) -> bool:
-        """Whether the marker is of an earlier coordinator."""
+        """True if the marker is of an earlier coordinator."""
         return marker.coordinator_epoch < known.coordinator_epoch
 
     def mark(self, marker: Marker) -> ErrorCode:

@@ -84,7 +84,7 @@ class World(simulated.World, Generic[C]):
 
     @abstractmethod
     def keeps_unfinished(self) -> bool:
-        """Whether an append in flight survives a crash."""
+        """True if an append in flight survives a crash."""
 
     def effect(self, effect: Any) -> None:
         """Carry out an effect of a step."""

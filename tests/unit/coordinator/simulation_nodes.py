@@ -322,7 +322,7 @@ class NodesWorld(TransactionWorld):
             raise Violated(f"X9: {marker} ended a transaction that goes on")
 
     def _leads_now(self, node: Node, where: TopicPartition, epoch: int) -> bool:
-        """Whether an append of a node that was accepted in this epoch succeeds."""
+        """True if an append of a node that was accepted in this epoch succeeds."""
         return self.leaders[where] == node.number and self.epochs[where] == epoch
 
     # ---- batches -------------------------------------------------------------------------------

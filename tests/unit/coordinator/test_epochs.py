@@ -74,7 +74,7 @@ def test_an_end_that_uses_up_the_epochs_gives_a_new_producer_id(commit: bool) ->
 
 
 @pytest.mark.parametrize("how", ["writes", "verifies", "ends", "starts over"])
-def test_who_was_told_the_next_producer_id_waits_for_the_end_to_be_complete(how: str) -> None:
+def test_a_producer_with_a_new_id_waits_for_complete_markers(how: str) -> None:
     """Kafka's clients use it immediately, before all partitions have the end."""
     office = office_at(EPOCH_MAX - 1, 1)
     office.waiting = []
@@ -111,7 +111,7 @@ def test_a_timeout_at_the_last_epoch_leaves_its_client_one_that_can_be_fenced() 
 
 
 @pytest.mark.parametrize("level", [1, 2])
-def test_a_client_that_begins_anew_within_its_last_transaction(level: int) -> None:
+def test_a_client_that_restarts_within_its_last_transaction(level: int) -> None:
     office = office_at(EPOCH_MAX - 1, 1, level=level)
     assert office.init(producer=LAST).error is ErrorCode.CONCURRENT_TRANSACTIONS
     reply = office.init(producer=LAST)
@@ -122,7 +122,7 @@ def test_a_client_that_begins_anew_within_its_last_transaction(level: int) -> No
 
 
 @pytest.mark.parametrize("level", [1, 2])
-def test_who_had_the_last_epoch_is_fenced_by_a_new_client(level: int) -> None:
+def test_a_new_client_fences_the_last_epoch(level: int) -> None:
     office = office_at(EPOCH_MAX - 1, 1, level=level)
     assert office.init().error is ErrorCode.CONCURRENT_TRANSACTIONS
     assert office.new() == (NEW, level - 1)
@@ -133,7 +133,7 @@ def test_who_had_the_last_epoch_is_fenced_by_a_new_client(level: int) -> None:
 
 @pytest.mark.parametrize("level", [0, 1, 2])
 @pytest.mark.parametrize("how", ["a timeout", "a new client", "its producer"])
-def test_what_kafka_left_open_at_an_epoch_beyond_the_last_one_ends(level: int, how: str) -> None:
+def test_transactions_of_kafka_beyond_the_last_epoch_end(level: int, how: str) -> None:
     office = office_at(EPOCH_MAX, 1, level=level)
     beyond = OLD, EPOCH_MAX
     if how == "a timeout":
@@ -147,7 +147,7 @@ def test_what_kafka_left_open_at_an_epoch_beyond_the_last_one_ends(level: int, h
     assert office.new()[0] == NEW
 
 
-def test_without_a_new_producer_id_what_is_open_ends_later() -> None:
+def test_without_a_new_producer_id_transactions_end_later() -> None:
     """All other transactions that timed out are aborted."""
 
     office = office_at(EPOCH_MAX - 1, 1)

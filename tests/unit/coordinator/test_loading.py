@@ -56,7 +56,7 @@ def test_a_lead_that_begins_before_the_refusal_is_heard(core: GroupCore, step: S
     assert core.timers.next_ms() == LOAD_AGAIN_MS
 
 
-def test_what_is_read_is_not_read_again(core: GroupCore, step: Step) -> None:
+def test_a_loaded_partition_is_not_loaded_again(core: GroupCore, step: Step) -> None:
     core.leads(0, 5, step)
     core.end_load(core.new_shard(0, 5), step)
     core.leads(0, 5, step)
@@ -74,9 +74,7 @@ def test_a_lead_on_when_it_is_time_to_read_again(core: GroupCore, step: Step) ->
 
 
 @pytest.mark.parametrize("again", ["leads", "lead_on"])
-def test_a_partition_that_is_lost_in_the_step_in_which_it_is_to_be_read(
-    core: GroupCore, step: Step, again: str
-) -> None:
+def test_a_partition_lost_in_the_step_of_its_load(core: GroupCore, step: Step, again: str) -> None:
     """It is not read, and later steps treat it as not here."""
     core.not_loaded(0, 5, step)
     getattr(core, again)(0, 5, step)

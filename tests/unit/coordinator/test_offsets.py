@@ -140,7 +140,7 @@ def test_an_offset_of_a_recreated_topic_is_of_its_id(desk: Desk) -> None:
     assert by_id(desk, UUID(int=50), 0) == [(8, NONE)]
 
 
-def test_an_offset_whose_topic_id_nobody_wrote_is_of_any(desk: Desk) -> None:
+def test_an_offset_without_a_topic_id_matches_any(desk: Desk) -> None:
     """Older versions of the record have no topic id."""
     desk.commit({T0: 7}, version=4, retention_ms=MINUTE_MS)
     desk.restart()
@@ -300,7 +300,7 @@ def test_a_transaction_ends_while_the_coordinator_runs(desk: Desk) -> None:
 
 @pytest.mark.parametrize("how", ["group", "offsets", "topic"])
 @pytest.mark.parametrize("before", [True, False])
-def test_what_is_deleted_does_not_come_back_with_a_transaction(
+def test_deleted_offsets_do_not_return_with_a_transaction(
     desk: Desk, how: str, before: bool
 ) -> None:
     """In the journal as in memory, with or without an earlier commit; commits after the deletion
@@ -326,7 +326,7 @@ def test_what_is_deleted_does_not_come_back_with_a_transaction(
 
 
 @pytest.mark.parametrize("how", ["group", "offsets"])
-def test_an_end_finds_nothing_of_what_was_deleted(desk: Desk, how: str) -> None:
+def test_an_end_finds_no_deleted_offsets(desk: Desk, how: str) -> None:
     desk.commit({U0: 1})
     transactional(desk, 7, {T0: 5})
     desk.restart()
@@ -370,7 +370,7 @@ def test_an_empty_group_expires_all_at_once(desk: Desk) -> None:
     assert desk.listed() == {}
 
 
-def test_a_stable_group_expires_what_nobody_reads(desk: Desk) -> None:
+def test_a_stable_group_expires_offsets_of_unsubscribed_topics(desk: Desk) -> None:
     """Only in consumer groups, and only for topics to which no member subscribes."""
     consumers = [("range", subscription("t"))]
     (member,) = desk.stable(1, protocols=consumers, session_ms=30 * MINUTE_MS)
@@ -397,7 +397,7 @@ def test_an_expiry_of_its_own(desk: Desk) -> None:
     assert desk.offsets() == {T1: 1}
 
 
-def test_what_is_pending_does_not_expire(desk: Desk) -> None:
+def test_pending_offsets_do_not_expire(desk: Desk) -> None:
     desk.commit({T0: 1})
     transactional(desk, 7, {T0: 5})
     desk.restart()
@@ -421,7 +421,7 @@ def test_a_commit_on_its_way_is_not_expired(desk: Desk) -> None:
     assert all(value is not None for append in desk.held for _, value in append.records)
 
 
-def test_members_who_were_given_an_id_keep_the_group(desk: Desk) -> None:
+def test_members_with_a_pending_id_keep_the_group(desk: Desk) -> None:
     given = desk.new_id(session_ms=5 * MINUTE_MS)
     desk.wait(3 * MINUTE_MS)
     assert desk.join(given).waits

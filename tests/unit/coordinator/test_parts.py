@@ -229,7 +229,7 @@ def test_requests_are_answered_while_partitions_load(
     assert state(coordinator, wait_until) == ErrorCode.NOT_COORDINATOR
 
 
-def test_what_was_read_in_an_earlier_epoch_is_dropped(
+def test_loads_of_earlier_epochs_are_dropped(
     coordinator: Groups, journal: SlowJournal, wait_until: Wait
 ) -> None:
     """Epochs 5, 7 and, continuing, 8 begin during the first read: only the last read counts."""
@@ -258,7 +258,7 @@ def test_what_was_read_in_an_earlier_epoch_is_dropped(
 
 
 @pytest.mark.parametrize("led", [True, False])
-def test_what_the_metadata_say_while_a_look_is_begun_again(
+def test_later_metadata_win_over_an_earlier_load(
     coordinator: Groups, journal: SlowJournal, wait_until: Wait, led: bool
 ) -> None:
     """The later metadata win, though the read in the earlier epoch is requested after them."""
@@ -292,7 +292,7 @@ def test_what_the_metadata_say_while_a_look_is_begun_again(
         assert not coordinator.core.unread
 
 
-def test_what_was_read_before_the_topic_was_deleted_is_dropped(
+def test_loads_before_a_deletion_are_dropped(
     coordinator: Groups, journal: SlowJournal, wait_until: Wait
 ) -> None:
     """The next topic of that name starts in the same epoch."""
@@ -479,7 +479,7 @@ def brought(clock: ManualClock, wait_until: Wait) -> Iterator[tuple[Groups, Slow
     made.close(0)
 
 
-def test_who_comes_alone_has_its_answer_before_it_returns(
+def test_a_single_request_is_answered_by_its_thread(
     brought: tuple[Groups, SlowJournal],
 ) -> None:
     """No other thread is involved."""
@@ -510,7 +510,7 @@ def test_the_outcome_of_one_append_never_overtakes_that_of_another(
     assert [p.committed_offset for t in found.topics for p in t.partitions] == [2]
 
 
-def test_who_brings_a_request_works_for_those_that_come_meanwhile(
+def test_a_working_thread_handles_later_requests(
     brought: tuple[Groups, SlowJournal], wait_until: Wait
 ) -> None:
     """They return immediately; the coordinator's own thread takes over after a while."""
@@ -539,7 +539,7 @@ def test_who_brings_a_request_works_for_those_that_come_meanwhile(
     assert codes(replies[0]) == [ErrorCode.NONE]
 
 
-def test_who_may_not_be_kept_only_brings(
+def test_threads_that_must_not_wait_only_queue(
     brought: tuple[Groups, SlowJournal], wait_until: Wait
 ) -> None:
     """A broker may have so few threads that two waiting for a disk would be all of them."""

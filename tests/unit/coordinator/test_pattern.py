@@ -34,7 +34,7 @@ def grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 @given(st.recursive(ATOMS, grown, max_leaves=8), st.text("ab1-.cé{x,3}\n", max_size=8))
-def test_what_matches_re2_says(pattern: str, text: str) -> None:
+def test_patterns_match_as_re2(pattern: str, text: str) -> None:
     assert Pattern(pattern).matches(text) == as_re2(pattern, text)
 
 
@@ -43,7 +43,7 @@ def test_what_matches_re2_says(pattern: str, text: str) -> None:
     ["(", ")", "a)", "[", "[a", "*", "a|*", "+a", "a**", "a{3,2}", "a{1001}", "[b-a]", "\\",
      r"\x", r"\x{110000}", "(?P<a>b"],
 )  # fmt: skip
-def test_what_is_no_pattern_is_refused(pattern: str) -> None:
+def test_invalid_patterns_are_refused(pattern: str) -> None:
     with pytest.raises(ArgumentError):
         Pattern(pattern)
     with pytest.raises(pyarrow.ArrowInvalid):
@@ -53,7 +53,7 @@ def test_what_is_no_pattern_is_refused(pattern: str) -> None:
 @pytest.mark.parametrize(
     "pattern", [r"\ba", r"\1", "(?i)a", "(?=a)", r"\pL", "[[:alpha:]]", r"\Qa\E", "(" * 99]
 )
-def test_what_is_not_taken_is_refused(pattern: str) -> None:
+def test_unsupported_patterns_are_refused(pattern: str) -> None:
     with pytest.raises(ArgumentError):
         Pattern(pattern)
 

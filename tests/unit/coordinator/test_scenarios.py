@@ -165,7 +165,7 @@ def test_a_static_member_comes_back_with_other_topics(desk: Desk) -> None:
     assert desk.state() == "PreparingRebalance"
 
 
-def test_a_static_member_whose_new_id_cannot_be_written(desk: Desk) -> None:
+def test_a_static_members_new_id_cannot_be_written(desk: Desk) -> None:
     """The old id stays valid, and the new process may retry."""
     _, follower = static_pair(desk)
     desk.errors = [ErrorCode.NOT_ENOUGH_REPLICAS]
@@ -376,7 +376,7 @@ def test_client_ids_as_long_as_a_member_can_have(desk: Desk) -> None:
     assert desk.heartbeat(joined.member_id, 1) is NONE
 
 
-def test_a_group_whose_record_cannot_be_encoded(desk: Desk) -> None:
+def test_a_groups_record_cannot_be_encoded(desk: Desk) -> None:
     """As if the journal refused it: the members join again, and the group can end."""
     (member,) = desk.stable(1)
     again = desk.join(member.member_id)

@@ -133,7 +133,7 @@ CANARIES = [
 
 
 @pytest.mark.parametrize("plant", CANARIES, ids=lambda plant: plant.__name__)
-def test_the_simulation_finds_what_is_planted(
+def test_the_simulation_finds_planted_bugs(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of these bugs breaks an invariant within a few runs."""

@@ -56,7 +56,7 @@ def knows_no_next_one(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("plant", [is_hasty, knows_no_next_one], ids=lambda plant: plant.__name__)
-def test_who_is_refused_for_nothing_is_found(
+def test_needless_refusals_are_found(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finds(simulate_calm, plant, monkeypatch, rule="X6")
@@ -131,7 +131,7 @@ CANARIES = {
 
 
 @pytest.mark.parametrize("plant", CANARIES, ids=lambda plant: plant.__name__)
-def test_the_simulation_finds_what_is_planted(
+def test_the_simulation_finds_planted_bugs(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finds(simulate, plant, monkeypatch, CANARIES[plant])

@@ -294,7 +294,7 @@ def test_another_broker_coordinates(desk: Desk, count: int) -> None:
     assert desk.call(apis.LIST_GROUPS, 4, {}).error is NONE
 
 
-def test_resigning_answers_all_who_wait(desk: Desk) -> None:
+def test_resigning_answers_all_waiting_requests(desk: Desk) -> None:
     leader, follower = completing(desk)
     parked = desk.sync(follower)
     joining = desk.join(desk.new_id("h"), "h")
@@ -325,7 +325,7 @@ def lead_again(desk: Desk, partition: int, step: Step) -> None:
     desk.core.end_load(desk.core.new_shard(partition, 7), step)
 
 
-def test_what_a_step_decided_is_not_appended_in_the_next_epoch(desk: Desk) -> None:
+def test_decisions_are_not_appended_in_the_next_epoch(desk: Desk) -> None:
     """Even if the partition is lost and read again in the same step."""
     desk.later.append(lambda step: lead_again(desk, partition_for("g", 4), step))
     assert codes(desk.commit(OFFSETS)) == [ErrorCode.NOT_COORDINATOR]
@@ -335,7 +335,7 @@ def test_what_a_step_decided_is_not_appended_in_the_next_epoch(desk: Desk) -> No
     assert [append.epoch for append in desk.held] == [7]
 
 
-def test_who_leads_on_appends_in_the_next_epoch(desk: Desk) -> None:
+def test_a_continuing_leader_appends_in_the_next_epoch(desk: Desk) -> None:
     """It keeps its state."""
     assert codes(desk.commit(OFFSETS)) == [NONE]
     desk.held = []

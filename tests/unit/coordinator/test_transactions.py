@@ -47,13 +47,13 @@ def test_each_client_of_an_id_gets_the_next_epoch(office: Office) -> None:
         ({"producer": (5, -1)}, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_is_refused(office: Office, fields: dict[str, object], error: ErrorCode) -> None:
+def test_refused_requests(office: Office, fields: dict[str, object], error: ErrorCode) -> None:
     reply = office.init(**fields)  # type: ignore[arg-type]
     assert (reply.error, reply.producer_id, reply.producer_epoch) == (error, -1, -1)
     assert office.listed() == []
 
 
-def test_a_producer_that_says_who_it_is_may_go_on(office: Office) -> None:
+def test_a_producer_with_its_id_continues(office: Office) -> None:
     """KIP-360: its epoch is raised once, however often it asks; other producers are fenced."""
     first = office.new()
     reply = office.init(producer=first)
@@ -112,7 +112,7 @@ def test_partitions_join(office: Office) -> None:
     ]  # fmt: skip
 
 
-def test_who_may_not_add_partitions(office: Office) -> None:
+def test_producers_that_may_not_add_partitions(office: Office) -> None:
     producer = office.new()
     assert office.add((producer[0], 5), 1) == [FENCED]
     assert office.add((producer[0], 5), 1, version=1) == [ErrorCode.INVALID_PRODUCER_EPOCH]
@@ -163,7 +163,7 @@ def test_an_end_is_decided_then_told_then_complete(office: Office, commit: bool)
     assert office.add(producer, 3) == [OK]
 
 
-def test_who_comes_before_the_end_is_complete_waits_for_it(office: Office) -> None:
+def test_requests_wait_for_the_end_to_complete(office: Office) -> None:
     """Only for a while: then it gets a retriable error."""
     producer = office.new()
     office.add(producer, 1)
@@ -349,7 +349,7 @@ def test_given_up_partitions_are_logged(office: Office, caplog: pytest.LogCaptur
     ]
 
 
-def test_what_is_not_written_down_is_not_so(office: Office) -> None:
+def test_a_failed_append_changes_nothing(office: Office) -> None:
     """A failed append changes nothing; one with a late outcome counts."""
     producer = office.new()
     office.errors = [ErrorCode.NOT_ENOUGH_REPLICAS]
@@ -409,7 +409,7 @@ def test_each_end_raises_the_epoch(office: Office) -> None:
     assert office.batch((1000, 1), 1) == [OK]
 
 
-def test_a_version_2_may_abort_what_wrote_nothing(office: Office) -> None:
+def test_version_2_may_abort_an_empty_transaction(office: Office) -> None:
     producer = office.new()
     assert office.end(producer, True, version=5).error is ErrorCode.INVALID_TXN_STATE
     reply = office.end(producer, False, version=5)

@@ -45,7 +45,7 @@ def check(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 11_031])
-def test_whatever_happens_the_sum_is_of_what_is_there(seed: int) -> None:
+def test_the_sum_always_equals_the_contents(seed: int) -> None:
     """Joins, rejoins, static members that return, leaves, commits, deletions, timeouts, restarts,
     failing journals."""
     rng = random.Random(seed)
@@ -91,7 +91,7 @@ def test_whatever_happens_the_sum_is_of_what_is_there(seed: int) -> None:
     check(desk)
 
 
-def test_who_would_take_more_than_there_is_room_for_is_told_so() -> None:
+def test_requests_beyond_the_limit_are_refused() -> None:
     """New groups, members and commits; existing ones continue."""
     desk = Desk(config(kafkalog_groups_max_bytes=LIMIT))
     members = desk.stable(2, "old")
@@ -119,7 +119,7 @@ def test_who_would_take_more_than_there_is_room_for_is_told_so() -> None:
     check(desk)
 
 
-def test_what_transactions_keep_beside_what_is_committed_counts() -> None:
+def test_pending_offsets_count() -> None:
     """Several producers commit to the same partitions, and none of them ends."""
     desk = Desk(config(kafkalog_groups_max_bytes=LIMIT))
     desk.commit({("t", partition): 1 for partition in range(10)})

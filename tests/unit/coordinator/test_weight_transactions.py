@@ -30,7 +30,7 @@ def check(office: Office) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 11_031])
-def test_whatever_happens_the_sum_is_of_what_is_there(seed: int) -> None:
+def test_the_sum_always_equals_the_contents(seed: int) -> None:
     """New ids, joins, ends, timeouts, expiry, restarts, failing journals."""
     rng = random.Random(seed)
     office = Office(settings(transactional_id_expiration_ms=1_000_000))
@@ -60,7 +60,7 @@ def test_whatever_happens_the_sum_is_of_what_is_there(seed: int) -> None:
         check(office)
 
 
-def test_who_would_take_more_than_there_is_room_for_comes_again() -> None:
+def test_requests_beyond_the_limit_are_retriable() -> None:
     """New ids with long names, and new partitions, get a retriable error; existing transactions
     continue, and their ends make room."""
     office = Office(settings(kafkalog_transactions_max_bytes=LIMIT))
@@ -100,7 +100,7 @@ def test_the_longest_id_has_room_in_the_journal() -> None:
     assert office.core.weight.bytes == 0
 
 
-def test_what_is_on_its_way_counts() -> None:
+def test_appends_in_flight_count() -> None:
     office = Office(settings(kafkalog_transactions_max_bytes=LIMIT))
     one, other = office.new("one"), office.new("other")
     some = LIMIT // PARTITION_BYTES * 2 // 3
@@ -134,7 +134,7 @@ def test_an_id_that_is_named_again_and_again_is_described_once() -> None:
     assert [one.transactional_id for one in found.transaction_states] == ["t", "u"]
 
 
-def test_the_numbers_are_about_what_is_taken() -> None:
+def test_the_numbers_approximate_the_memory() -> None:
     """Measured with decided transactions whose markers are not written: they take most."""
     office = Office()
     office.waiting = []

@@ -51,7 +51,7 @@ def checkpoint(manager):
     return path.read_text().splitlines()[2:] if path.exists() else []
 
 
-def test_only_those_whose_policy_says_so(directory, clock, wait_until):
+def test_only_compacted_topics(directory, clock, wait_until):
     manager = directory()
     logs = {name: manager.create_partition(name) for name in ("one", "two", "plain")}
     for log in logs.values():

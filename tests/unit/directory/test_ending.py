@@ -56,7 +56,7 @@ def test_the_waits_for_the_disk_are_as_many_for_one_partition_as_for_forty(tmp_p
     assert syncs() < COUNT / 2
 
 
-def test_what_was_closed_together_is_whole(tmp_path):
+def test_logs_closed_together_are_clean(tmp_path):
     """The marker vouches for the logs: they open without reading a batch."""
     path = tmp_path / "data"
     with Manager(path) as manager:

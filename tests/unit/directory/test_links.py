@@ -102,7 +102,7 @@ def test_a_link_that_leads_nowhere_is_refused(path, tmp_path):
         assert manager.get("a", 1).end_offset == 1
 
 
-def test_a_link_whose_disk_is_away_stops_no_other(path, tmp_path):
+def test_a_link_to_a_missing_disk_stops_no_other(path, tmp_path):
     for partition in (1, 2):
         put_link(path / f"a-{partition}", tmp_path / f"disk-{partition}")
     (tmp_path / "disk-2").rename(tmp_path / "away")
@@ -115,7 +115,7 @@ def test_a_link_whose_disk_is_away_stops_no_other(path, tmp_path):
 
 
 @pytest.mark.parametrize("away", [False, True])
-def test_a_deleted_partitions_link_goes_and_what_it_leads_to_stays(
+def test_deleting_a_partition_removes_its_link_and_keeps_the_target(
     path, tmp_path, wait_until, caplog, away
 ):
     """Also if an earlier process left the folder to be removed."""

@@ -92,7 +92,7 @@ def test_a_damaged_identity_is_refused_and_the_lock_given_back(path):
 
 @pytest.mark.parametrize("mode", ["r", "w"])
 @pytest.mark.parametrize("data", [b"", b"version=1\n", b"version=9\n"])
-def test_a_damaged_identity_is_named_with_what_to_do(path, data, mode):
+def test_a_damaged_identity_is_named_with_a_remedy(path, data, mode):
     """And that repairs it."""
     with Manager(path) as manager:
         manager.create_topic("a")
@@ -203,7 +203,7 @@ def test_a_damaged_partition_metadata_is_named_by_its_path(path):
             manager.folders.partition_id(TopicPartition("orders", 0))
 
 
-def test_what_cannot_be_made_is_refused(path):
+def test_impossible_partitions_are_refused(path):
     """An existing name, a name that no topic can have, a negative number."""
     with Manager(path) as manager:
         manager.create_topic("a", 2)
@@ -337,7 +337,7 @@ def test_after_a_crash_everything_appended_is_there(path):
         assert values(log) == [b"child %d" % number for number in range(20)]
 
 
-def test_what_was_never_opened_after_a_crash_keeps_the_directory_unclean(path):
+def test_unopened_logs_keep_a_crashed_directory_unclean(path):
     """No marker vouches for a log that was not opened; recover_all opens all logs."""
     with Manager(path) as manager:
         manager.create_topic("a", 3)
@@ -366,7 +366,7 @@ def test_a_folder_that_was_put_there_later_is_not_vouched_for(path, tmp_path):
         assert log.end_offset == 5
 
 
-def test_a_folder_that_is_put_there_meanwhile_is_found(path, tmp_path):
+def test_a_folder_added_while_open_is_found(path, tmp_path):
     """A copy of a partition is moved into an open directory."""
     with Log(tmp_path / "b-0") as log:
         log.append(b"x")

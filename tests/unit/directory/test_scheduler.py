@@ -15,7 +15,7 @@ from tests.support.waiting import LIMIT_S
 
 
 @given(st.dictionaries(st.text(max_size=3), st.integers(0, 100)), st.integers(0, 100))
-def test_due_is_exactly_what_has_come(times, now_ms):
+def test_exactly_the_elapsed_jobs_are_due(times, now_ms):
     """In the order of their times; no other is due before next_due_ms."""
     names = due(times, now_ms)
     assert set(names) == {name for name, at in times.items() if at <= now_ms}
@@ -57,7 +57,7 @@ def test_a_missed_run_is_not_made_up_for():
     assert scheduler.run_due() == []
 
 
-def test_a_job_that_meets_what_was_closed_on_purpose_has_not_failed(tmp_path, caplog):
+def test_a_job_on_a_closed_log_has_not_failed(tmp_path, caplog):
     """Every job of a data directory starts just before the directory is closed."""
     clock = ManualClock()
     with Manager(tmp_path / "data", topic_config={"retention.ms": 0}, clock=clock) as manager:

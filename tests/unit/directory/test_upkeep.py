@@ -269,7 +269,7 @@ def test_nothing_is_deleted_without_a_setting(directory, clock):
     assert (log.start_offset, len(log.segments) > 1) == (0, True)
 
 
-def test_retention_by_size_leaves_what_fits(directory, clock):
+def test_retention_by_size_keeps_the_newest_segments(directory, clock):
     """The oldest are deleted until the rest exceeds the limit by less than one segment."""
     manager = directory(topic={"segment.bytes": 1_000, "retention.bytes": 2_500})
     log = manager.create_partition("a")
@@ -332,7 +332,7 @@ def test_a_partition_that_cannot_be_taken_out_does_not_keep_the_others(directory
     assert {"a-0", "b-0", "c-0"} & set(os.listdir(manager.path)) == {"b-0"}
 
 
-def test_a_partition_whose_folder_is_gone_is_taken_out(directory):
+def test_a_partition_without_its_folder_is_removed(directory):
     manager = directory()
     for topic in ("a", "b", "c"):
         manager.create_topic(topic)

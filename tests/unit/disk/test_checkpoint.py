@@ -41,13 +41,13 @@ entries = st.dictionaries(tps, st.integers(0, 2**63 - 1), max_size=20)
 
 
 @given(entries)
-def test_what_is_rendered_is_parsed(found):
+def test_round_trip(found):
     """Any valid topics, partitions and offsets."""
     assert parse_offsets(render_offsets(found)) == found
 
 
 @given(st.lists(st.sampled_from(["a 0 5", "a 0", "b 1 9223372036854775808", "c 2147483648 1"])))
-def test_what_is_kept_of_a_damaged_file_can_be_read(lines):
+def test_the_valid_lines_of_a_damaged_file_are_kept(lines):
     """Whole valid lines are kept, and the file written from them can be read again."""
     kept = readable_offsets("\n".join([*lines, ""]).encode())
     assert parse_offsets(render_offsets(kept)) == kept == ({A0: 5} if "a 0 5" in lines else {})
@@ -121,7 +121,7 @@ def test_kafkas_own_checkpoints_are_read(kafka_cases):
 # ---- the state of a directory -----------------------------------------------------------------
 
 
-def test_what_is_saved_is_there_at_the_next_opening(tmp_path):
+def test_saved_entries_are_read_at_the_next_open(tmp_path):
     """Each kind has its own file; entries that were not passed stay."""
     with_state(tmp_path, lambda s: s.save({A0: 5, B0: 7}, {A0: 2}, {A0: 4}))
     with_state(tmp_path, lambda s: s.save({A0: 6}))

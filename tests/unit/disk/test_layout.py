@@ -120,7 +120,7 @@ def test_a_uuid_survives_its_text(value):
 
 
 @pytest.mark.parametrize("text", ["", "A" * 21, "A" * 23, "é" * 22, "A" * 21 + "!"])
-def test_what_is_no_uuid_is_refused(text):
+def test_invalid_uuids_are_refused(text):
     """Text that is not 22 characters of the alphabet."""
     with pytest.raises(ValueError, match="22 characters"):
         layout.parse_uuid(text)

@@ -43,7 +43,7 @@ def test_every_segment_is_drawn_in_both_panels() -> None:
     assert sum(path.count("M") for path in dots) == 2 * (20 + 10 + 20)
 
 
-def test_the_head_counts_what_is_there() -> None:
+def test_the_head_shows_the_counts() -> None:
     parts = [PartitionShape("a-0", 0, 200, [segment(0, 200)])]
     assert (
         "1 partition  ·  200 offsets  ·  1 segment  ·  19.5 KiB on disk  ·  40 index entries"

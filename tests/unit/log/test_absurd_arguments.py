@@ -99,7 +99,7 @@ def test_the_error_names_argument_found_and_wanted(
     assert str(error.value).startswith(told)
 
 
-def test_a_read_takes_no_memory_for_what_is_not_there(tmp_path: Path) -> None:
+def test_a_read_allocates_only_existing_bytes(tmp_path: Path) -> None:
     """Three gigabytes are requested from a small log."""
     import tracemalloc
 

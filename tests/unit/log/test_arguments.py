@@ -37,7 +37,7 @@ def log(tmp_path):
         ({"expected_offset": -1}, "expected_offset: found -1, wanted 0 or more"),
     ],
 )
-def test_append_names_what_is_wrong(log, given, said):
+def test_append_names_the_mistake(log, given, said):
     with pytest.raises(kafkalog.errors.ArgumentError, match=said):
         log.append(b"v", **given)
     assert log.end_offset == 0

@@ -40,7 +40,7 @@ def test_not_at_or_above_an_open_transaction(last_stable, end):
 @pytest.mark.parametrize(
     ("now_ms", "end"), [(10_000, 40), (4_500, 40), (4_499, 40), (3_500, 30), (1_500, 10), (0, 0)]
 )
-def test_not_what_is_younger_than_the_lag(now_ms, end):
+def test_records_younger_than_the_lag_stay(now_ms, end):
     assert look(now_ms=now_ms, **{"min.compaction.lag.ms": 500}).end == end
 
 
@@ -48,7 +48,7 @@ def test_not_what_is_younger_than_the_lag(now_ms, end):
     ("checkpoint", "first", "clean", "dirty"),
     [(-1, 0, 0, 400), (10, 10, 100, 300), (15, 15, 200, 300), (40, 40, 400, 0), (51, 0, 0, 400)],
 )
-def test_what_is_dirty(checkpoint, first, clean, dirty):
+def test_the_dirty_range(checkpoint, first, clean, dirty):
     """A checkpoint above the end counts as none; its own segment counts as clean and as dirty."""
     found = look(checkpoint=checkpoint)
     assert (found.first_dirty, found.clean_bytes, found.dirty_bytes) == (first, clean, dirty)

@@ -30,7 +30,7 @@ def test_the_handle_keeps_its_log(tmp_path: Path) -> None:
         assert gone() is None
 
 
-def test_what_is_not_plain_is_left_to_others(tmp_path: Path) -> None:
+def test_other_arguments_use_the_general_path(tmp_path: Path) -> None:
     """Other kinds of bytes and numbers, refused values, and other keywords use the general path."""
 
     class Text(bytes):

@@ -113,7 +113,7 @@ def test_an_open_that_cannot_begin_again_fails(tmp_path: Path, no_segment: Any) 
     assert out[0] == ffi.NULL
 
 
-def test_a_reader_whose_segments_went_away(tmp_path: Path) -> None:
+def test_a_reader_loses_its_segments(tmp_path: Path) -> None:
     """After a failed refresh the reader keeps what it saw before."""
     with kafkalog.Log(tmp_path / "t-0", config=CONFIG) as log:
         fill(log)
@@ -262,7 +262,7 @@ def test_a_torn_tail_that_cannot_be_kept_says_why(
     assert seen
 
 
-def test_a_log_that_is_offline_names_what_failed_first(
+def test_an_offline_log_names_the_first_failure(
     tmp_path: Path, native_test: tuple[Any, Any]
 ) -> None:
     hooks = native_test[1]
@@ -280,7 +280,7 @@ def test_a_log_that_is_offline_names_what_failed_first(
 
 
 @pytest.mark.parametrize("call", [b"openat", b"statx"])
-def test_a_sync_for_which_a_file_cannot_be_opened_is_not_one_that_failed(
+def test_a_sync_that_cannot_open_its_file_is_retriable(
     tmp_path: Path, native_test: tuple[Any, Any], call: bytes
 ) -> None:
     """Nothing was synced, so nothing is lost: the next sync succeeds."""
@@ -319,7 +319,7 @@ def test_a_flush_tells_that_no_file_could_be_opened(
         assert log.flushed_offset == log.end_offset == 12
 
 
-def test_a_close_beside_a_failure_is_not_clean(
+def test_a_close_during_a_failure_is_not_clean(
     tmp_path: Path, native_test: tuple[Any, Any], wait_until: Wait
 ) -> None:
     """An append takes the log offline while a close waits for it; all before it is on disk."""
@@ -352,7 +352,7 @@ def test_a_close_beside_a_failure_is_not_clean(
         assert [record.value for record in log.read()] == [b"v"] * 5
 
 
-def test_what_follows_a_torn_append_has_its_blocks(
+def test_an_append_after_a_torn_one_reserves_blocks(
     tmp_path: Path, native_test: tuple[Any, Any]
 ) -> None:
     """Removing the torn bytes frees their blocks, too.  So a full disk shows when blocks are

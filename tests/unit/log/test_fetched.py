@@ -87,7 +87,7 @@ def test_a_batch_that_is_cut_off_waits_for_the_next_answer(
     assert found
 
 
-def test_damage_comes_behind_what_is_good(batches: tuple[bytes, list[Record]]) -> None:
+def test_damage_is_reported_after_the_good_records(batches: tuple[bytes, list[Record]]) -> None:
     """The error names the partition; the decoder works with the next answer."""
     data, wanted = batches
     sizes = [batch.batch_bytes for batch, _ in whole_batches(data)]

@@ -18,7 +18,7 @@ def values(batches: Any) -> list[bytes]:
     return [value for batch in batches for value in batch.numpy("value")]
 
 
-def test_what_is_there_and_what_comes(tmp_path: Path) -> None:
+def test_present_and_later_records(tmp_path: Path) -> None:
     """Records of another thread arrive; closing the log ends it, as for `follow`."""
     with kafkalog.Log(tmp_path / "log") as log:
         log.append_many([b"a", b"b"])
@@ -74,7 +74,7 @@ def test_markers_are_passed_over(tmp_path: Path) -> None:
         ({"stop": 5}, "stop: `follow` has no end"),
     ],
 )
-def test_what_is_wrong_is_said_at_once(tmp_path: Path, named: dict[str, Any], said: str) -> None:
+def test_mistakes_are_reported_at_once(tmp_path: Path, named: dict[str, Any], said: str) -> None:
     with kafkalog.Log(tmp_path / "log") as log, pytest.raises(errors.ArgumentError, match=said):
         log.follow_arrow(**named)
 

@@ -473,7 +473,7 @@ def test_a_follower_that_waited_for_a_deletion_looks_at_the_log_again(
         assert [r.offset for r in log.read()] == [10, 11, 12, 13, 14]
 
 
-def test_a_flush_beside_a_sync_of_the_cache_hears_that_it_failed(
+def test_a_flush_learns_of_a_failed_sync_by_the_file_cache(
     tmp_path: Path, disk: Any, wait_until: Wait
 ) -> None:
     """The kernel reports the failure to one of two syncs, but the flush must not claim that all is

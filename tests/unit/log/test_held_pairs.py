@@ -96,7 +96,7 @@ def test_a_lost_list_of_aborted_transactions_that_waits_for_the_disk(
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3])
-def test_a_lost_list_of_aborted_transactions_beside_a_truncation(
+def test_a_lost_list_of_aborted_transactions_during_a_truncation(
     disk: Any, lost: tuple[kafkalog.Log, Path], wait_until: Wait, nth: int
 ) -> None:
     """The truncation writes the list of the segment that it truncates."""
@@ -113,7 +113,7 @@ def test_a_lost_list_of_aborted_transactions_beside_a_truncation(
 
 
 @pytest.mark.parametrize("wholly", [False, True], ids=["in a segment", "fully"])
-def test_a_truncation_beside_a_compaction_that_writes(
+def test_a_truncation_during_a_compaction(
     disk: Any, logs: tuple[kafkalog.Log, kafkalog.Log], wait_until: Wait, wholly: bool
 ) -> None:
     """Both write a file with the suffix that an open removes."""

@@ -30,7 +30,7 @@ def hold(offset: int, name: str = "stream", until_ms: int = 10, max_bytes: int =
     sizes=st.lists(st.integers(1, 100), min_size=1, max_size=12),
     data=st.data(),
 )
-def test_what_is_wanted_stays_within_its_bytes_and_nothing_else_does(sizes, data):
+def test_a_hold_keeps_exactly_its_segments_within_its_bytes(sizes, data):
     segments = [Segment(10 * i, 10 * i + 10, size, 0) for i, size in enumerate(sizes)]
     going = data.draw(st.integers(1, len(sizes)))
     time = data.draw(st.integers(0, going))
@@ -47,7 +47,7 @@ def test_what_is_wanted_stays_within_its_bytes_and_nothing_else_does(sizes, data
         assert sum(sizes[gone - 1 : going]) > room
 
 
-def test_a_log_keeps_what_a_hold_wants(tmp_path):
+def test_a_log_obeys_a_hold(tmp_path):
     """Only of the hold's partition, until it ends; then the usual retention applies."""
     clock = ManualClock(1_000 * DAY_MS)
     config = {"retention.ms": 1_000, "segment.bytes": 1_000, "file.delete.delay.ms": 0}
@@ -126,7 +126,7 @@ def test_there_are_not_too_many(tmp_path, caplog):
     "text",
     ["", "[]", "{}", "\0", '{"version":2}', '{"version":1,"until_ms":5,"max_bytes":1,"offsets":3}'],
 )
-def test_what_is_no_hold_keeps_nothing_and_is_told(tmp_path: Path, caplog, text):
+def test_an_invalid_hold_is_reported_and_keeps_nothing(tmp_path: Path, caplog, text):
     (tmp_path / ".kafkalog_hold.bad").write_text(text)
     write_hold(str(tmp_path), hold(5, "good"), 0)
     with caplog.at_level(logging.WARNING):

@@ -47,7 +47,7 @@ def test_with_too_many_of_them_nothing_is_cut(tmp_path):
     assert (folder / f"{0:020}.log.damaged.{KEPT_MAX - 1}").read_bytes() == b"torn tail"
 
 
-def test_what_nobody_wrote_needs_no_room(tmp_path):
+def test_unwritten_bytes_need_no_space(tmp_path):
     """Zeros are not kept, so the log opens even with the last file used."""
     folder = tmp_path / "t-0"
     torn(folder, bytes(100))
@@ -56,7 +56,7 @@ def test_what_nobody_wrote_needs_no_room(tmp_path):
         assert [r.value for r in log.read()] == [b"whole"]
 
 
-def test_what_waits_for_room_is_not_copied_each_time(tmp_path, native_test):
+def test_a_retried_append_on_a_full_disk_copies_nothing(tmp_path, native_test):
     """An append that is retried on a full disk writes nothing."""
     _, hooks = native_test
     folder = tmp_path / "t-0"

@@ -64,7 +64,7 @@ def test_a_compaction_keeps_the_committed_value(lost: Path) -> None:
     expect(lost, COMMITTED)
 
 
-def test_a_compaction_of_what_was_aborted_above_it(tmp_path: Path) -> None:
+def test_a_compaction_below_an_abort_marker(tmp_path: Path) -> None:
     """The transaction ends in a later segment, and that one's list is missing."""
     path = tmp_path / "log-0"
     with kafkalog.Log(path, config=COMPACTED) as log:
@@ -189,7 +189,7 @@ def test_an_abort_in_a_segment_that_was_quiet_before_a_cut_is_found(tmp_path: Pa
         assert [r.offset for r in log.read(isolation="read_committed")] == [0, 1, 2, 3, 4, 7]
 
 
-def test_a_look_at_what_was_aborted_keeps_no_side_car(tmp_path: Path) -> None:
+def test_a_query_of_aborted_transactions_keeps_no_side_car(tmp_path: Path) -> None:
     """Otherwise a question about all segments would leave 0.02 % of the log in memory."""
     path = tmp_path / "log-0"
     with kafkalog.Log(path) as log:

@@ -58,7 +58,7 @@ def test_a_look_at_a_segment_that_was_sealed_since(
         assert log.verify(deep=True).clean
 
 
-def test_a_cut_behind_the_last_batch_keeps_what_is_sent(
+def test_a_truncation_in_a_gap_keeps_slices_being_sent(
     hooks: Any, tmp_path: Path, wait_until: Wait
 ) -> None:
     """A gap from a leader is longer than a segment can be: a truncation in the gap removes no byte,

@@ -141,7 +141,7 @@ def test_logs_of_one_directory_share_its_manager(tmp_path):
     Manager(tmp_path).close()
 
 
-def test_a_log_beside_an_open_manager_belongs_to_it(tmp_path):
+def test_a_log_in_an_open_directory_belongs_to_its_manager(tmp_path):
     """get returns the same log; the manager's close closes it, but not the other way round."""
     with Manager(tmp_path) as manager:
         manager.create_topic("a", 2)

@@ -127,7 +127,7 @@ def test_to_make_room_costs_the_same_however_many_are_in_transactions(log_dir):
     assert spent[1] < 10 * spent[0]
 
 
-def test_ids_that_were_chosen_cost_what_others_cost(tmp_path):
+def test_chosen_producer_ids_do_not_collide(tmp_path):
     """The hash has a secret; otherwise chosen ids could all have the same place in the table."""
     inverse = pow(0x9E3779B97F4A7C15, -1, 1 << 64)
     chosen = [((k << 32 | k) * inverse) % (1 << 64) for k in range(1, 40_000)]
@@ -164,7 +164,7 @@ def test_a_producer_takes_room_once_however_many_batches_it_sends(log_dir, nativ
     lib.kl_io_reset()
 
 
-def test_what_forgotten_producers_took_is_given_back(log_dir, native_test):
+def test_forgotten_producers_free_their_memory(log_dir, native_test):
     """Otherwise 25 MB stay in a log whose producers have come and gone, until it is closed."""
     _, lib = native_test
     with kafkalog.Log(log_dir) as log:

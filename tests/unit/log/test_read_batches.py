@@ -7,7 +7,7 @@ import pytest
 import kafkalog
 
 
-def test_room_is_taken_for_what_is_there(log_dir):
+def test_a_read_allocates_only_existing_bytes(log_dir):
     """A limit of 3 GiB must not allocate that to read 69 bytes."""
     with kafkalog.Log(log_dir) as log:
         log.append(b"x")

@@ -71,7 +71,7 @@ def test_a_random_read_of_a_large_active_segment_reads_an_interval(tmp_path, rng
             costs_of(reader, rng, log.end_offset)
 
 
-def test_a_reader_whose_writer_has_no_room_to_show_entries_walks_once(tmp_path, rng, counted):
+def test_a_reader_without_shared_entries_walks_once(tmp_path, rng, counted):
     """Memory files are full: the entries of one walk are kept, and extended with the segment."""
     config = {**CONFIG, "segment.bytes": 1 << 26, "preallocate": True}
     with kafkalog.Log(tmp_path / "log-0", config=config) as log:
@@ -102,7 +102,7 @@ def test_a_reader_of_a_log_that_nobody_has_open_walks_once(tmp_path, rng):
         assert max(costs) < BOUND, costs
 
 
-def test_a_roll_makes_a_reader_open_what_is_new(tmp_path, counted):
+def test_a_roll_makes_a_reader_open_only_new_files(tmp_path, counted):
     """Not its 50 other segments; the writer's syncs open some files in between, too."""
     opens = []
     with kafkalog.Log(tmp_path / "log-0", config=CONFIG) as log:
@@ -120,7 +120,7 @@ def test_a_roll_makes_a_reader_open_what_is_new(tmp_path, counted):
     assert sorted(opens)[len(opens) // 2] < 20, opens
 
 
-def test_what_a_change_left_is_not_what_was_there_before(tmp_path):
+def test_a_reader_notices_each_change(tmp_path):
     """A truncation, a deletion, a truncation of the active segment, which grows again."""
     with (
         kafkalog.Log(tmp_path / "log-0", config=CONFIG) as log,

@@ -138,7 +138,7 @@ print(seen[0])
 """
 
 
-def test_a_log_that_is_written_anew_while_a_reader_looks_for_its_place(tmp_path):
+def test_a_log_rewritten_during_a_lookup(tmp_path):
     """Its headers have moved: this is not damage, and the reader looks again."""
     path = tmp_path / "log-0"
     config = {"index.interval.bytes": 1 << 20}  # walking headers finds the place

@@ -81,7 +81,7 @@ def test_producers_that_take_turns(log_dir):
 
 
 @pytest.mark.parametrize("size", [1, 700, 20_000])
-def test_many_producers_whose_batches_lie_far_apart(log_dir, size):
+def test_many_producers_with_distant_batches(log_dir, size):
     sent = defaultdict(list)
     with kafkalog.Log(log_dir) as log:
         for _ in range(100):
@@ -161,7 +161,7 @@ def test_of_an_older_epoch_none_is_known(log_dir):
                 log.append_batches(one.data)
 
 
-def test_what_compaction_took_is_not_known(log_dir):
+def test_compacted_batches_are_not_known(log_dir):
     with kafkalog.Log(log_dir, config={"cleanup.policy": "compact"}) as log:
         sent = [send(log, make(i, key=b"aaaba"[i : i + 1])) for i in range(5)]
         log.roll()
@@ -173,7 +173,7 @@ def test_what_compaction_took_is_not_known(log_dir):
         send(log, make(5, key=b"a"))
 
 
-def test_what_retention_took_is_not_known(log_dir):
+def test_deleted_batches_are_not_known(log_dir):
     with kafkalog.Log(log_dir) as log:
         sent = [send(log, make(i)) for i in range(3)]
         log.roll()
@@ -226,7 +226,7 @@ def test_a_damaged_header_leaves_the_last_one(log_dir):
         send(log, make(5))
 
 
-def test_a_reader_beside(log_dir):
+def test_a_reader_next_to_a_writer(log_dir):
     with kafkalog.Log(log_dir) as log:
         for i in range(5):
             send(log, make(i))
@@ -241,7 +241,7 @@ def wanted(history: list[tuple[int, Sent]], reach: int) -> list[Sent]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_is_known_before_is_known_after(log_dir, seed):
+def test_producer_state_survives_a_reopen(log_dir, seed):
     chance = random.Random(seed)
     history: dict[int, list[tuple[int, Sent]]] = defaultdict(list)
     sequences: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))

@@ -85,7 +85,7 @@ def test_a_note_that_is_none_costs_time_only(tmp_path):
             assert log.end_offset == end
 
 
-def test_no_note_is_left_of_what_is_cut(tmp_path):
+def test_a_truncation_removes_the_flushed_offset(tmp_path):
     """It is removed before the first byte, also when a directory's manager truncates."""
     path = tmp_path / "log-0"
     note = path / "flushed-offset"

@@ -74,7 +74,7 @@ def test_the_excess_over_retention_bytes_goes(limit, expected):
     assert decide(log(0, 0, 0, 0), {"retention.bytes": limit}) == expected
 
 
-def test_size_counts_what_age_has_left():
+def test_size_applies_after_age():
     """Both rules apply, one after the other."""
     segments = log(0, 950, 950, 950)
     config = {"retention.ms": 100, "retention.bytes": 200}
@@ -89,7 +89,7 @@ def test_nothing_at_or_above_the_high_watermark_goes():
     assert decide(log(0, 0, 0), config, high_watermark=29) == Expiry(20, 2, 0, 0)
 
 
-def test_what_lies_below_the_log_start_goes_whatever_the_settings():
+def test_segments_below_the_log_start_are_always_deleted():
     """After delete_before the segment that contains the start stays, and so does the active one."""
     assert decide(log(0, 0, 0), log_start=9) is None
     assert decide(log(0, 0, 0), log_start=10) == Expiry(10, 0, 0, 1)
@@ -97,7 +97,7 @@ def test_what_lies_below_the_log_start_goes_whatever_the_settings():
     assert decide(log(0, 0, 0), log_start=30) == Expiry(20, 0, 0, 2)
 
 
-def test_a_compacted_topic_loses_only_what_lies_below_its_start():
+def test_a_compacted_topic_loses_only_segments_below_its_start():
     """Unless its policy also has delete."""
     config = {"cleanup.policy": "compact", "retention.ms": 0, "retention.bytes": 0}
     assert decide(log(0, 0, 0), config) is None

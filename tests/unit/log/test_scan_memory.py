@@ -49,7 +49,7 @@ with kafkalog.Store(sys.argv[1]) as store:
 """
 
 
-def test_threads_ahead_of_who_reads_have_a_bound_together(tmp_path: Path) -> None:
+def test_read_ahead_of_all_threads_is_bounded(tmp_path: Path) -> None:
     """64 batches of 32 MiB in 8 partitions: unbounded, 36 of them, 1.2 GB, are decoded ahead."""
     with kafkalog.Store(tmp_path) as store:
         store.create_topic("t", 8, config=LARGE)

@@ -11,7 +11,7 @@ BATCH = 16 << 10
 
 
 @pytest.mark.parametrize("size", [1, BATCH, 40_000, 64 << 10, 1 << 20])
-def test_sending_goes_on_behind_what_was_sent(log_dir, size):
+def test_sending_continues_after_the_sent_bytes(log_dir, size):
     """Also if the index entry closest to the limit is that of the batch beyond it."""
     with kafkalog.Log(log_dir) as log:
         log.append_many([b"%0100d" % i for i in range(5_000)], batch_bytes=BATCH)

@@ -52,7 +52,7 @@ def test_iteration_gives_every_record_and_ends(log):
         (slice(None, None), range(105, 400)),
     ],
 )
-def test_a_slice_gives_what_is_there(log, part, wanted):
+def test_a_slice_returns_existing_records(log, part, wanted):
     assert offsets(log[part]) == list(wanted)
 
 
@@ -162,7 +162,7 @@ def test_follow_goes_on_where_a_for_loop_was_left(tmp_path):
         assert [next(following).offset for _ in range(5)] == [6, 7, 8, 9, 10]
 
 
-def test_async_for_gives_what_comes(tmp_path):
+def test_async_for_returns_new_records(tmp_path):
     async def read(log, count):
         seen = []
         async with contextlib.aclosing(log.follow(0)) as following:

@@ -26,7 +26,7 @@ from tests.support.raw import Raw
 from tests.support.waiting import LIMIT_S
 
 
-def test_a_log_beside_a_broker_shares_the_partition(tmp_path: Path) -> None:
+def test_a_log_and_a_broker_share_a_partition(tmp_path: Path) -> None:
     """Whichever opens first, all use one log, and no close affects the others."""
     with Broker(tmp_path) as broker, Raw(broker.bootstrap_servers) as client:
         client.create("t")
@@ -117,7 +117,7 @@ def test_a_log_that_is_dropped_without_close_is_given_back(
     assert found == [0, 1]
 
 
-def test_the_topics_settings_hold_for_whoever_writes(tmp_path: Path) -> None:
+def test_the_topics_settings_apply_to_every_writer(tmp_path: Path) -> None:
     """With and without a broker: the largest batch, keys in compacted topics, timestamps."""
     with Broker(tmp_path) as broker, Raw(broker.bootstrap_servers) as client:
         client.create("small", max_message_bytes="200")

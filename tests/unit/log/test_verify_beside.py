@@ -126,7 +126,7 @@ def seen_by(
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_what_a_change_of_files_shows_in_passing_is_no_finding(
+def test_intermediate_states_of_a_change_are_no_finding(
     disk: Any,
     grown: Path,
     tmp_path: Path,

@@ -77,7 +77,7 @@ def without_time(image: MetadataImage) -> MetadataImage:
 
 
 @given(st.lists(RECORDS, max_size=40))
-def test_a_snapshot_says_what_the_records_said(records: list[tuple[str, Any]]) -> None:
+def test_a_snapshot_equals_its_records(records: list[tuple[str, Any]]) -> None:
     """A record that does not fit is refused, and changes nothing."""
     base = empty_image("cluster", 1)
     replay = Replay(base)
@@ -98,7 +98,7 @@ def test_a_snapshot_says_what_the_records_said(records: list[tuple[str, Any]]) -
 
 
 @given(st.lists(st.lists(RECORDS, max_size=12), max_size=5))
-def test_a_change_tells_what_a_look_at_all_would(rounds: list[list[tuple[str, Any]]]) -> None:
+def test_a_change_equals_a_full_comparison(rounds: list[list[tuple[str, Any]]]) -> None:
     """Also for changes in several batches, and with records that were refused in between."""
     replay = Replay(empty_image("cluster", 1))
     old = replay.image
@@ -204,7 +204,7 @@ def test_every_record_that_is_read_is_kept_or_said_to_say_nothing() -> None:
         assert (kind.title in APPLY) != (kind.title in NOTHING_TO_KEEP), kind.title
 
 
-def test_what_kafka_4_4_registers_is_in_our_snapshots() -> None:
+def test_our_snapshots_keep_registrations_of_kafka_4_4() -> None:
     """Cordoned log directories (KIP-1066) and unregistered controllers (KIP-1208)."""
     level = {"name": "metadata.version", "feature_level": 33}
     base = applied(empty_image("c", 1), [("FeatureLevelRecord", level)])

@@ -220,7 +220,7 @@ def test_a_topics_setting_names_all_its_sources(image: MetadataImage) -> None:
     assert topic_overrides(image, "b", STATIC.topic)["retention.ms"] == 20
 
 
-def test_only_what_was_asked_for(image: MetadataImage) -> None:
+def test_only_requested_settings(image: MetadataImage) -> None:
     _, told = described(image, (TOPIC, "a"), "flush.ms", "nonsense")
     assert list(told) == ["flush.ms"]
     assert told["flush.ms"]["synonyms"] == []
@@ -267,9 +267,7 @@ def test_a_brokers_settings(image: MetadataImage) -> None:
         ((32, "g"), "NONE"),
     ],
 )
-def test_what_cannot_be_described(
-    image: MetadataImage, resource: tuple[int, str], code: str
-) -> None:
+def test_invalid_resources(image: MetadataImage, resource: tuple[int, str], code: str) -> None:
     found, told = described(image, resource)
     assert ErrorCode(found).name == code
     assert not told

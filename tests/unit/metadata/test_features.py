@@ -76,7 +76,7 @@ def test_levels_go_down_and_up(raw: Raw) -> None:
         ("metadata.version", 0, 2, IN_RANGE),
     ],
 )  # fmt: skip
-def test_what_is_refused_says_why(raw: Raw, name: str, level: int, kind: int, why: str) -> None:
+def test_refusals_give_a_reason(raw: Raw, name: str, level: int, kind: int, why: str) -> None:
     """None of several features is changed."""
     before = levels(raw)
     told = f"{PREFIX}Invalid update version {level} for feature {name}. {why}"
@@ -98,7 +98,7 @@ def test_metadata_are_not_taken_back(raw: Raw) -> None:
 
 @pytest.mark.parametrize("kind", [2, 3])
 @pytest.mark.parametrize(("high", "low"), [(28, 27), (29, 27), (31, 30), (26, 23)])
-def test_a_level_between_which_no_record_changed_is_taken_back(
+def test_a_downgrade_without_record_changes_is_allowed(
     raw: Raw, high: int, low: int, kind: int
 ) -> None:
     """Kafka's MetadataVersion lists the levels at which records changed."""
@@ -111,7 +111,7 @@ def test_a_level_between_which_no_record_changed_is_taken_back(
 
 
 @pytest.mark.parametrize("changed", [30, 32, 33])
-def test_a_level_at_which_records_changed_is_not_taken_back(raw: Raw, changed: int) -> None:
+def test_a_downgrade_with_record_changes_is_refused(raw: Raw, changed: int) -> None:
     assert change(raw, ("metadata.version", LEVEL, 1)) == (OK, None)
     assert change(raw, ("metadata.version", changed - 1, 2))[0] == BAD
     assert levels(raw)["metadata.version"] == LEVEL

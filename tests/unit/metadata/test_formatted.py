@@ -48,7 +48,7 @@ def formatted(path: Path, records: list[Record], place: str = layout.BOOTSTRAP) 
 
 
 @PLACES
-def test_a_directory_for_those_who_log_in_is_not_served(tmp_path: Path, place: str) -> None:
+def test_a_directory_with_credentials_is_not_served(tmp_path: Path, place: str) -> None:
     """Otherwise its credentials would be overwritten, and every client served."""
     path = tmp_path / "d"
     data = formatted(path, [*levels(metadata_version=27), BOB], place)
@@ -88,7 +88,7 @@ def test_without_a_level_it_has_ours(tmp_path: Path) -> None:
         assert broker._node.image.features["metadata.version"] == 27
 
 
-def test_what_we_do_not_know_is_refused(tmp_path: Path) -> None:
+def test_unknown_feature_levels_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "d"
     formatted(path, levels(metadata_version=99))
     with pytest.raises(ArgumentError, match=r"metadata.version: found 99, wanted 7"):

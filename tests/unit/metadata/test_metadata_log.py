@@ -319,7 +319,7 @@ def test_metadata_that_are_not_wholly_known_are_only_read(data: Path, what: str)
     assert {path: path.read_bytes() for path in (data / METADATA).iterdir()} == files
 
 
-def test_what_hangs_on_an_unknown_record_is_passed_over_by_a_reader(data: Path) -> None:
+def test_a_reader_skips_records_that_depend_on_unknown_ones(data: Path) -> None:
     """Changes to a newer registration, and partitions of an unknown topic."""
     image = empty_image("c", 1)
     change = encode("BrokerRegistrationChangeRecord", {"broker_id": 7, "fenced": -1}, image)
@@ -428,7 +428,7 @@ def test_a_topic_costs_one_sync_to_make_and_one_to_delete(
     assert syncs() == (used[0] + 1, used[1])
 
 
-def test_no_snapshot_forgets_a_topic_whose_folders_may_come_back(
+def test_snapshots_keep_removed_topics_with_absent_folders(
     metadata: MetadataLog, native_test: Any
 ) -> None:
     """After a snapshot no record would show that the topic of such a folder was removed."""

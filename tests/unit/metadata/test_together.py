@@ -71,7 +71,7 @@ def behind_one(
         io.kl_io_hold(b"fdatasync", 0)
 
 
-def test_those_who_wait_share_a_sync(metadata: MetadataLog, io: Any, wait_until: Wait) -> None:
+def test_waiting_changes_share_a_sync(metadata: MetadataLog, io: Any, wait_until: Wait) -> None:
     """Each gets its own result, in order of arrival; listeners get all changes at once."""
     heard: list[Change] = []
     metadata.listen(heard.append)
@@ -134,7 +134,7 @@ def test_a_folder_that_cannot_be_made_takes_back_its_own_topic(
     assert set(metadata.image.topics) == {"first", "b"}
 
 
-def test_a_topic_that_is_removed_and_made_anew_at_once_has_its_folder(
+def test_a_topic_recreated_at_once_has_its_folder(
     metadata: MetadataLog, io: Any, wait_until: Wait
 ) -> None:
     create(metadata, "a")
@@ -149,7 +149,7 @@ def test_a_topic_that_is_removed_and_made_anew_at_once_has_its_folder(
     assert metadata.manager.topic_id("a") == now
 
 
-def test_who_waits_for_a_log_that_closes_is_told(metadata: MetadataLog) -> None:
+def test_a_close_fails_waiting_changes(metadata: MetadataLog) -> None:
     metadata.close()
     with pytest.raises(Closed):
         create(metadata, "a")

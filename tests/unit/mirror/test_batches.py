@@ -37,7 +37,7 @@ def values(store: kafkalog.Store, one: Fetched) -> list[bytes | None]:
     return [record.value for record in store["copy"][0].read()]
 
 
-def test_neither_markers_nor_what_was_aborted_is_copied(tmp_path: Path) -> None:
+def test_neither_markers_nor_aborted_records_are_copied(tmp_path: Path) -> None:
     """Two producers with interleaved transactions."""
     with kafkalog.Store(tmp_path) as store:
         with (

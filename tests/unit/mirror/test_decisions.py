@@ -47,7 +47,7 @@ def test_settings_of_the_topic_are_followed_and_taken_back() -> None:
     assert found.unknown == ["odd.one"]
 
 
-def test_what_is_the_clusters_own_stays() -> None:
+def test_settings_of_the_target_cluster_stay() -> None:
     source = dict(entry(name, "1") for name in LEFT_OUT)
     assert changes(source, dict(entry(name, "0") for name in LEFT_OUT)).wanted == {}
 

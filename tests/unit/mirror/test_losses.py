@@ -1,4 +1,4 @@
-"""Whether a log still has what was copied, and where a mirror continues; without any broker."""
+"""Losses of copied records, and the offset at which a mirror continues; without any broker."""
 
 from __future__ import annotations
 

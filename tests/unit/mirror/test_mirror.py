@@ -154,7 +154,7 @@ def test_of_two_of_one_name_the_second_ends_the_first(source: str, target: str) 
     assert [r[2] for r in mirrors.rows(target, TOPIC)[0]] == [b"1", b"2"]
 
 
-def test_what_is_not_its_own_is_left_aside_by_name(source: str, target: str) -> None:
+def test_foreign_topics_are_skipped_by_name(source: str, target: str) -> None:
     """A target topic with foreign records, a source topic that was recreated, a copy that was
     deleted: none is mixed up, and the others are copied."""
     said: list[str] = []
@@ -178,7 +178,7 @@ def test_what_is_not_its_own_is_left_aside_by_name(source: str, target: str) -> 
     assert [r[2] for r in mirrors.rows(target, TOPIC)[1]] == [b"3"]
 
 
-def test_what_the_source_removed_before_it_was_copied_is_told(source: str, target: str) -> None:
+def test_records_deleted_before_their_copy_are_reported(source: str, target: str) -> None:
     said: list[str] = []
     send(source, TOPIC, 0, b"0")
     kafkalog.Mirror(source, target, TOPIC).copy()
@@ -191,7 +191,7 @@ def test_what_the_source_removed_before_it_was_copied_is_told(source: str, targe
     assert [r[2] for r in mirrors.rows(target, TOPIC)[0]] == [b"0", b"3"]
 
 
-def test_a_mirror_does_not_copy_what_it_writes(source: str) -> None:
+def test_a_mirror_does_not_copy_its_own_topics(source: str) -> None:
     for rename in ("{}", "{}.copy"):
         with pytest.raises(errors.ArgumentError, match="of the same cluster"):
             kafkalog.Mirror(source, source, ".*", rename=rename).copy()

@@ -244,7 +244,7 @@ def change_state(two: Two, progress: Progress) -> None:
 
 @pytest.mark.parametrize("more", [(), (10,), (10, 11, 12, 13)], ids=["none", "fewer", "beyond"])
 def test_a_source_that_lost_its_last_records(two: Two, more: tuple[int, ...]) -> None:
-    """Whether or not it is as long as the copy again; nothing is copied, no group is moved, until
+    """Also if it is as long as the copy again: nothing is copied, no group is moved, until
     the loss is accepted, and then what the source has now comes after what it had."""
     send(two.source, 0, 1)
     keep(two.source)

@@ -19,7 +19,7 @@ from kafkalog.mirror.spans import (
 from tests.support.effort import SEED, rounds
 
 
-def test_offsets_move_by_what_lies_between() -> None:
+def test_markers_shift_offsets() -> None:
     """A marker in the source makes the target's offsets smaller, one in the target larger."""
     spans = joined([], [Span(0, 0, 5), Span(6, 5, 4), Span(10, 10, 2)])
     assert [translated(spans, at) for at in (0, 4, 5, 6, 9, 10, 11, 12)] == [
@@ -30,7 +30,7 @@ def test_offsets_move_by_what_lies_between() -> None:
     assert translated([Span(7, 0, 1)], 3) == 0
 
 
-def test_what_lies_behind_each_other_in_both_is_one_span() -> None:
+def test_adjacent_spans_are_joined() -> None:
     spans = joined([Span(3, 3, 0)], [Span(3, 3, 2), Span(5, 5, 7), Span(12, 13, 1)])
     assert spans == [Span(3, 3, 9), Span(12, 13, 1)]
 

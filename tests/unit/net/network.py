@@ -9,9 +9,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from kafkalog.server.network.taken import Taken
+
 from kafkalog.config.server import ServerConfig
 from kafkalog.server.network.reactor import Reactor
-from kafkalog.server.network.taken import Taken
 from tests.support.waiting import LIMIT_S, wait_for
 
 SANITIZED = "san.so" in os.environ.get("LD_PRELOAD", "")
@@ -95,7 +96,7 @@ class Client:
         return answer
 
     def is_closed(self) -> bool:
-        """Whether the other end has closed the connection; waits for that, or for bytes."""
+        """True if the other end has closed the connection; waits for that, or for bytes."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:

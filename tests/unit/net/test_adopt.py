@@ -62,7 +62,7 @@ def test_the_descriptor_is_the_servers_and_goes_with_it():
             assert ours.recv(1) == b""
 
 
-def test_limits_hold_and_what_is_refused_stays_the_callers():
+def test_limits_apply_and_the_caller_keeps_a_refused_socket():
     with Server(max_connections=1) as server, Inner(server) as first:
         ours, theirs = socket.socketpair()
         with ours, theirs:
@@ -76,7 +76,7 @@ def test_limits_hold_and_what_is_refused_stays_the_callers():
             server.reactor.adopt(theirs, 5)
 
 
-def test_it_counts_for_those_who_are_accepted():
+def test_an_adopted_connection_counts_towards_the_limit():
     with Server(max_connections=1) as server, Inner(server) as inner, \
             Client(server.address) as other:  # fmt: skip
         other.send(request(1))
@@ -100,7 +100,7 @@ def test_before_the_start_and_after_the_end():
     reactor.close()
 
 
-def test_what_is_no_socket_is_refused(tmp_path):
+def test_other_descriptors_are_refused(tmp_path):
     """epoll rejects regular files; a number that is no descriptor fails earlier."""
     with Server() as server, (tmp_path / "file").open("wb") as file:
         for number in (file.fileno(), -1):

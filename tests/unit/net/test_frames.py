@@ -71,7 +71,7 @@ def seen(frame: bytes, **settings: object) -> network.Taken:
         return server.take()
 
 
-def test_a_request_tells_who_and_what():
+def test_a_taken_request_has_header_and_peer():
     found = seen(header(network.METADATA, 4, -5, b"caf\xc3\xa9") + b"body")
     assert (found.api_key, found.api_version, found.correlation_id) == (3, 4, -5)
     assert (found.client_id, bytes(found.body), found.listener) == ("café", b"body", 0)
@@ -142,7 +142,7 @@ def test_garbage_closes_its_connection_and_no_other(server, client, garbage):
     assert server.reactor.stats().closed_garbage == before + 1
 
 
-def test_what_was_asked_before_the_garbage_is_answered_first(client):
+def test_requests_before_garbage_are_answered_first(client):
     client.send(request(1, b"asked") + GARBAGE["HTTP"])
     assert client.response() == (1, b"asked")
     assert client.is_closed()

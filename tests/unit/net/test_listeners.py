@@ -67,7 +67,7 @@ def test_no_host_is_all_addresses_of_both_kinds():
         assert peer_of(server, ("::1", server.port)).startswith("[::1]:")
 
 
-def test_several_listeners_tell_which_is_which(tmp_path):
+def test_requests_carry_the_number_of_their_listener(tmp_path):
     with Server(workers=0) as server:
         second = server.reactor.listen("127.0.0.1", 0, 7)
         server.reactor.listen(f"unix:{tmp_path}/socket", 0, 9)
@@ -284,7 +284,7 @@ def test_a_peer_that_shuts_its_side_is_answered_first():
         server.connected(0)
 
 
-def test_who_sends_and_leaves_at_once_is_read_to_the_end(tmp_path):
+def test_a_client_that_sends_and_leaves_is_read_to_the_end(tmp_path):
     """For example a producer with acks=0."""
     got: list[int] = []
 

@@ -110,7 +110,7 @@ def test_how_many_wait_for_the_disk_is_bounded(served, io):
             assert produced(client, number).base_offset == number
 
 
-def test_what_is_no_produce_waits_for_those_that_wait(served, io):
+def test_other_requests_wait_for_waiting_produce_requests(served, io):
     """It must see what was produced before it."""
     with Server(workers=0) as server, server.client() as client:
         served(server, durable=True)
@@ -197,7 +197,7 @@ def test_a_fetch_of_little_is_one_write(served, io):
 
 
 @pytest.mark.parametrize("error", [0, 5])
-def test_little_that_cannot_be_read_is_not_answered_with_what_it_is_not(served, io, error):
+def test_unreadable_small_records_are_not_answered_wrongly(served, io, error):
     with Server(workers=0) as server, server.client() as client, server.client() as other:
         log = served(server)
         log.append(b"little")

@@ -29,7 +29,7 @@ def test_a_full_queue_stops_reading_and_goes_on(served):
             client.close()
 
 
-def test_who_found_no_room_is_served_before_those_who_come_later():
+def test_stalled_requests_are_served_before_later_ones():
     """Clients that send again as soon as they are answered do not keep the others out."""
     with Server(workers=0, queued_max_requests=4) as server:
         clients = [server.client() for _ in range(5)]
@@ -53,7 +53,7 @@ def test_who_found_no_room_is_served_before_those_who_come_later():
             client.close()
 
 
-def test_what_waits_for_room_is_not_read(served):
+def test_stalled_connections_are_not_read(served):
     """TCP stops its sender; memory does not grow."""
     with Server(workers=0, queued_max_requests=1, socket_receive_buffer_bytes=8192) as server:
         first, second = server.client(), server.client()

@@ -39,7 +39,7 @@ def test_an_idle_server_stops_at_once_and_closes_all():
     server.close()
 
 
-def test_what_is_in_flight_is_answered():
+def test_requests_in_flight_are_answered():
     with Server(workers=0) as server, server.client() as client, server.client() as queued:
         client.send(request(1, b"in flight"))
         taken = server.take()
@@ -59,7 +59,7 @@ def test_what_is_in_flight_is_answered():
         assert server.reactor.take(0) is None
 
 
-def test_what_is_not_answered_in_time_is_closed():
+def test_connections_without_a_timely_answer_are_closed():
     with Server(workers=0) as server, server.client() as client:
         client.send(request(1))
         taken = server.take()

@@ -35,7 +35,7 @@ def named() -> int:
     return found
 
 
-def test_threads_come_and_go_beside_their_connections():
+def test_threads_come_and_go_during_requests():
     before = named()
     with Server(num_network_threads=2) as server:
         clients = [server.client() for _ in range(10)]
@@ -74,7 +74,7 @@ def test_half_a_frame_goes_along():
         server.connected(0)
 
 
-def test_what_is_in_hand_ends_where_it_began():
+def test_a_request_in_progress_ends_on_its_thread():
     """Python has a request; afterwards its connection moves, with what it had already sent."""
     with Server(workers=0, num_network_threads=4) as server:
         clients = [server.client() for _ in range(8)]

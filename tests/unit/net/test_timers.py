@@ -129,7 +129,7 @@ def test_a_connection_that_speaks_is_kept(server):
         assert server.reactor.stats().closed_idle == 0
 
 
-def test_who_waits_for_an_answer_is_not_silent(server):
+def test_a_connection_waiting_for_its_answer_is_not_idle(server):
     with server.client() as client:
         client.send(request(1))
         taken = server.take()
@@ -138,7 +138,7 @@ def test_who_waits_for_an_answer_is_not_silent(server):
         assert client.response() == (1, b"late")
 
 
-def test_who_does_not_take_the_answer_is_silent(server):
+def test_a_connection_that_does_not_read_its_answer_is_idle(server):
     with server.client(receive_buffer=4096) as client:
         client.send(request(1))
         server.take().answer(bytes(32 << 20), 0)
@@ -148,7 +148,7 @@ def test_who_does_not_take_the_answer_is_silent(server):
         wait_for(lambda: server.reactor.stats().closed_idle == 1, "it is closed")
 
 
-def test_a_limit_of_no_time_at_all_spares_who_waits_for_an_answer(io):
+def test_an_idle_limit_of_zero_spares_waiting_connections(io):
     """And its network thread continues: Kafka allows connections.max.idle.ms=0."""
     with Server(workers=0, num_network_threads=1, connections_max_idle_ms=0) as server:
         io.kl_io_hold(b"accept4", 1)  # so that the request is there when the connection is accepted
@@ -200,7 +200,7 @@ def test_timers_run_in_the_order_of_time(server, served):
         client.close()
 
 
-def test_a_fetch_of_one_who_sends_no_more_is_answered_at_once(server, served):
+def test_a_fetch_of_a_half_closed_connection_is_answered_at_once(server, served):
     served(server)
     with server.client() as client:
         client.send(fetch(1, max_wait_ms=60_000))

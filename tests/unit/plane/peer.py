@@ -100,7 +100,7 @@ class Peer:
         return self.receive()
 
     def is_closed(self) -> bool:
-        """Whether the server closes the connection without sending another byte."""
+        """True if the server closes the connection without sending another byte."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionError:

@@ -54,7 +54,7 @@ def test_followers_need_the_right_to_replicate(served, peer):
     assert peer.fetch_one(0).error_code == DENIED
 
 
-def test_a_denied_principal_cannot_see_which_names_exist(served, peer):
+def test_a_denied_principal_cannot_see_existing_names(served, peer):
     served.put()
     permit(served, 0)
     for place in (("t", 0), ("t", 9), ("missing", 0)):

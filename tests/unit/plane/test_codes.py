@@ -33,7 +33,7 @@ def test_a_number_that_is_no_status_is_unknown():
     assert lib.kl_code_of(max(STATUSES) + 1) == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_what_passes_by_itself_is_retried():
+def test_temporary_failures_have_retriable_codes():
     """Clients retry after these, as our own callers may."""
     for status, name in STATUSES.items():
         if name != "KL_OK" and CLASSES[name].retriable:

@@ -96,7 +96,7 @@ def test_flush_messages_is_waited_for_whatever_acks_is(served, peer):
         assert log.flushed_offset == end
 
 
-def test_who_waits_outlives_a_want_of_descriptors(served, peer, faults, wait_until):
+def test_a_waiting_request_outlives_a_lack_of_descriptors(served, peer, faults, wait_until):
     """If no descriptor is free, the sync is retried: nothing has failed, and the answer follows
     once one is free, unless the request times out first."""
     log = served.put(durable=True)
@@ -138,7 +138,7 @@ def test_the_timeout_is_of_acks_all_alone(served, peer, faults, acks, wait_until
 
 @pytest.mark.parametrize("again", [False, True], ids=["cut", "cut and rewritten"])
 @pytest.mark.parametrize("acks", [NONE, LEADER, ALL])
-def test_a_truncation_answers_what_it_cut(served, peer, faults, wait_until, acks, again):
+def test_a_truncation_answers_waiting_requests(served, peer, faults, wait_until, acks, again):
     """No timeout would end the wait, and other records may be at the same offsets by then."""
     config = {} if acks == ALL else {"flush.messages": 1}
     log = served.put(durable=acks == ALL, config=config)
@@ -159,7 +159,7 @@ def test_a_truncation_answers_what_it_cut(served, peer, faults, wait_until, acks
 
 
 @pytest.mark.parametrize("start", [1, 5])
-def test_a_log_that_begins_again_answers_what_it_dropped(served, peer, faults, wait_until, start):
+def test_a_restarted_log_answers_waiting_requests(served, peer, faults, wait_until, start):
     """Also with the same end offset: the records below it were never on disk."""
     log = served.put(durable=True)
     faults.kl_io_hold_one(b"fdatasync", 1)
@@ -259,7 +259,7 @@ def test_nothing_is_shown_before_it_is_on_disk(served, peer, faults, wait_until)
     ("durable", "acks"),
     [(True, NONE), (True, LEADER), (False, NONE), (False, LEADER), (False, ALL)],
 )
-def test_what_is_not_promised_to_be_on_disk_is_shown_at_once(
+def test_records_without_a_promise_of_durability_are_visible_at_once(
     served, peer, faults, wait_until, durable, acks
 ):
     """acks=0 and 1; acks=all where the topic's durability is not fsync."""
@@ -371,7 +371,7 @@ def test_python_hears_of_a_cut(served, faults, wait_until):
     faults.kl_io_hold(b"fdatasync", 0)
 
 
-def test_python_hears_of_a_cut_behind_which_others_wrote(served):
+def test_python_learns_of_a_truncation_followed_by_other_records(served):
     """The offset that it waits for is committed, but with another record."""
     log = served.put()
     appended = served.reactor.append("t", 0, one(), acks=ALL)

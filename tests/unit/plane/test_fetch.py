@@ -124,7 +124,7 @@ def test_a_fetch_ends_with_its_segment(served, peer):
     assert seen == len(log.segments)
 
 
-def test_what_compaction_emptied_is_passed_over(served, peer):
+def test_emptied_batches_are_skipped(served, peer):
     """Only an empty batch is left of a segment: some clients would fetch it again forever."""
     log = served.put(config={"segment.bytes": 100, "cleanup.policy": "compact"})
     for key in (b"a", b"a", b"a", b"b"):
@@ -231,7 +231,7 @@ def test_leader_epochs_are_checked(served, peer):
 
 
 @pytest.mark.parametrize("rack", [None, "r1"])
-def test_a_fenced_fetch_is_told_who_leads(served, peer, rack):
+def test_a_fenced_fetch_gets_the_current_leader(served, peer, rack):
     fill(served.put(leader_epoch=5))
     served.reactor.set_endpoints(
         0, [{"node_id": 1, "host": "broker.example", "port": 9092, "rack": rack}]
@@ -287,7 +287,7 @@ def test_zstd_topics_want_version_10(served, peer):
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_what_is_unknown_goes_up_once(served, peer, version):
+def test_unknown_partitions_go_to_python_once(served, peer, version):
     fill(served.put())
     peer.send_fetch({("t", 0): 0, ("t", 5): 0, ("u", 0): 0, ("v", 0): 0}, version=version)
     request = served.reactor.take(20_000)

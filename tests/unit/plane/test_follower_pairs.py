@@ -37,7 +37,7 @@ def offsets(log: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("why", ["retention.ms", "retention.bytes"])
-def test_retention_leaves_what_is_not_copied(served: Served, peer: Peer, why: str) -> None:
+def test_retention_keeps_uncopied_records(served: Served, peer: Peer, why: str) -> None:
     log = led(served, **{why: 1})
     assert (log.apply_retention(), log.start_offset) == (None, 0)
     follow(peer, COPIED)
@@ -50,7 +50,7 @@ def test_retention_leaves_what_is_not_copied(served: Served, peer: Peer, why: st
     assert log.start_offset > COPIED
 
 
-def test_compaction_leaves_what_is_not_copied(served: Served, peer: Peer) -> None:
+def test_compaction_keeps_uncopied_records(served: Served, peer: Peer) -> None:
     """Records that may still be truncated must not replace earlier ones."""
     log = led(served, **{"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0})
     log.compact()
@@ -89,7 +89,7 @@ def test_a_full_disk_shows_nothing_that_is_not_there(
     assert (answer.error_code, answer.base_offset) == (0, 1)
 
 
-def test_a_log_that_goes_offline_is_told_to_who_waits_and_who_follows(
+def test_an_offline_log_answers_producers_and_followers(
     served: Served, peer: Peer, faults: Any, wait_until: Any
 ) -> None:
     log = served.put()

@@ -55,7 +55,9 @@ def behind_ms(served: Served) -> list[int]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_all_in_sync_have_is_shown(served: Served, peer: Peer, version: int) -> None:
+def test_records_in_all_in_sync_replicas_are_visible(
+    served: Served, peer: Peer, version: int
+) -> None:
     log = served.put()
     fill(log, 5)
     lead(served, in_sync(2), in_sync(3), outside(4))
@@ -192,7 +194,7 @@ def test_a_copy_that_follows_takes_no_records(served: Served, peer: Peer, wait_u
     assert peer.produce_one(one(), acks=ALL).error_code == 0
 
 
-def test_who_is_no_follower_is_refused(served: Served, peer: Peer) -> None:
+def test_foreign_followers_are_refused(served: Served, peer: Peer) -> None:
     fill(served.put(), 3)
     lead(served, in_sync(2))
     assert follow(peer, 0, 5).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -239,7 +241,7 @@ def test_a_quiet_partition_of_a_session_is_heard_of(served: Served, peer: Peer) 
     assert log.high_watermark == 1
 
 
-def test_who_has_caught_up_is_told_once(served: Served, peer: Peer) -> None:
+def test_a_caught_up_follower_is_reported_once(served: Served, peer: Peer) -> None:
     log = served.put()
     fill(log, 5)
     lead(served, outside(2), epoch=3, tag=77)
@@ -272,7 +274,7 @@ def test_a_new_epoch_begins_with_nothing_fetched(served: Served, peer: Peer) -> 
     assert log.high_watermark == 5
 
 
-def test_what_no_follower_is(served: Served) -> None:
+def test_invalid_followers(served: Served) -> None:
     served.put()
     for wrong in ([in_sync(-1)], [in_sync(2), in_sync(2)], [Follower(2, True, False)]):
         with pytest.raises(ArgumentError):
@@ -295,7 +297,7 @@ def test_a_transaction_is_stable_when_its_marker_is_copied(served: Served) -> No
     assert (log.last_stable_offset, log.high_watermark) == (2, 2)
 
 
-def test_a_follower_that_waits_is_woken_by_what_nobody_else_sees(
+def test_a_waiting_follower_is_woken_by_uncommitted_records(
     served: Served, peer: Peer, wait_until: Any
 ) -> None:
     log = served.put()
@@ -341,7 +343,7 @@ def test_an_append_that_is_held_for_the_disk_is_shown_when_both_have_it(
         assert (answer.error_code, log.high_watermark) == (0, offset + 1)
 
 
-def test_a_reader_of_another_process_sees_what_is_shown(served: Served, peer: Peer) -> None:
+def test_a_reader_in_another_process_sees_committed_records(served: Served, peer: Peer) -> None:
     log = served.put()
     lead(served, in_sync(2))
     fill(log, 5)
@@ -502,7 +504,7 @@ def test_no_consumer_is_sent_to_a_copy_outside_the_isr(served: Served, peer: Pee
     assert near(peer, 5, "here")[1] == 2
 
 
-def test_who_is_not_sent_elsewhere(served: Served, peer: Peer) -> None:
+def test_fetches_that_stay_at_the_leader(served: Served, peer: Peer) -> None:
     """A follower, a consumer near the leader, a wrong offset, or no replica with a rack."""
     log = served.put()
     fill(log, 5)

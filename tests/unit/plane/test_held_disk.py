@@ -75,7 +75,9 @@ def test_an_index_that_is_loaded(cold: Served, faults: Any, wait_until: Wait, nt
     assert next(iter(batches.headers(found.records))).base_offset == offset
 
 
-def test_who_leaves_while_an_index_is_loaded(cold: Served, faults: Any, wait_until: Wait) -> None:
+def test_a_client_leaves_during_the_load_of_an_index(
+    cold: Served, faults: Any, wait_until: Wait
+) -> None:
     offset = first_of(cold, 2)
     peer = cold.connect()
     faults.kl_io_hold_one(b"openat", 1)
@@ -215,7 +217,7 @@ def test_a_roll_that_the_servers_clock_asks_for(
 
 
 @pytest.mark.parametrize("acks", [NONE, LEADER])
-def test_who_leaves_while_a_log_rolls(
+def test_a_client_leaves_during_a_roll(
     cold: Served, faults: Any, wait_until: Wait, acks: int
 ) -> None:
     """Its batch is appended, as with a fast disk."""
@@ -232,7 +234,7 @@ def test_who_leaves_while_a_log_rolls(
     assert cold.connect().produce_one(one(key=b"k")).base_offset == end + 1
 
 
-def test_who_is_cut_off_while_a_log_rolls(cold: Served, faults: Any, wait_until: Wait) -> None:
+def test_a_client_is_cut_off_during_a_roll(cold: Served, faults: Any, wait_until: Wait) -> None:
     log, peer = cold.logs["t", 0], cold.connect()
     end = log.end_offset
     faults.kl_io_hold_one(b"renameat", 1)
@@ -258,7 +260,7 @@ def test_a_roll_without_room(cold: Served, faults: Any) -> None:
 
 
 @pytest.mark.parametrize("what", ["roll", "truncate"])
-def test_an_append_behind_who_works_on_its_log(
+def test_an_append_during_other_work_on_its_log(
     cold: Served, faults: Any, wait_until: Wait, what: str
 ) -> None:
     log, peer = cold.logs["t", 0], cold.connect()

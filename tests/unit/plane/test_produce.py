@@ -376,7 +376,7 @@ def test_a_refusal_names_the_leader(served: Served, peer: Peer, version: int, ac
     assert nodes == [(2, "b2.example", 9002, "r"), (3, "b3.example", 9003, None)]
 
 
-def test_what_is_not_refused_for_its_leader_names_none(served: Served, peer: Peer) -> None:
+def test_other_refusals_name_no_leader(served: Served, peer: Peer) -> None:
     served.put(partitions=2)
     served.reactor.set_endpoints(0, [node_at(1)])
     found = peer.produce({("t", 0): one(), ("t", 1): b"wrong"}, version=11)

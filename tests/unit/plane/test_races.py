@@ -128,7 +128,7 @@ def test_deletion_and_truncation_under_load(served):
     assert report.clean, report
 
 
-def test_python_appends_beside_producers(served):
+def test_python_appends_concurrently_with_producers(served):
     log = served.put(durable=True)
     peers = [served.connect() for _ in range(2)]
 
@@ -157,7 +157,7 @@ def test_waits_of_python_end_with_the_topic(served, faults):
     faults.kl_io_hold(b"fdatasync", 0)
 
 
-def test_who_looks_a_topic_up_waits_for_no_log(served: Served, peer: Peer, faults: Any) -> None:
+def test_a_topic_lookup_waits_for_no_log(served: Served, peer: Peer, faults: Any) -> None:
     """A partition is added whose log is locked by an append that waits for the disk."""
     served.put()
     peer.produce_one(one())

@@ -28,7 +28,7 @@ def parked(served, wait_until):
 
 
 @pytest.mark.parametrize("count", [10, 300, 10_000])
-def test_a_wake_looks_at_what_moved(served, peer, parked, count):
+def test_a_wake_looks_at_changed_partitions(served, peer, parked, count):
     served.put(partitions=10)
     for partition in range(10, count):
         served.reactor.put_empty("t", partition, leader_epoch=0, durable=False)
@@ -47,7 +47,7 @@ def test_a_wake_looks_at_what_moved(served, peer, parked, count):
         assert looks(served) - begun == 2 * epoch
 
 
-def test_what_moved_while_nobody_asked_is_told_in_its_order(served, peer):
+def test_changes_between_fetches_are_answered_in_order(served, peer):
     served.put(partitions=20)
     session = begin(peer, {("t", p): 0 for p in range(20)}).session_id
     begun, data = looks(served), one()
@@ -61,7 +61,7 @@ def test_what_moved_while_nobody_asked_is_told_in_its_order(served, peer):
     assert looks(served) - begun == 4
 
 
-def test_what_has_more_is_looked_at_until_its_reader_has_it(served, peer):
+def test_unread_partitions_stay_due(served, peer):
     """Even if the client does not mention it: the request is the same again."""
     served.put(partitions=9)
     peer.produce_one(one(), ("t", 5))
@@ -95,7 +95,7 @@ def test_every_byte_counts_that_a_partition_gets(served, peer, parked, epoch):
 
 
 @pytest.mark.parametrize("epoch", [1, -1], ids=["a session", "none"])
-def test_a_new_leader_epoch_ends_what_waits(served, peer, parked, epoch):
+def test_a_new_leader_epoch_ends_waiting_fetches(served, peer, parked, epoch):
     """Its reader uses an old epoch, and learns that immediately, without any record."""
     log = served.put()
     wanted = {("t", 0): {"fetch_offset": 0, "current_leader_epoch": 0}}
@@ -110,7 +110,7 @@ def test_a_new_leader_epoch_ends_what_waits(served, peer, parked, epoch):
 
 
 @pytest.mark.parametrize("version", [9, 11, 13])
-def test_what_a_topic_becomes_is_seen(served, peer, version):
+def test_changes_of_a_topic_are_seen(served, peer, version):
     """A new codec, or a new id."""
     served.put()
     session = begin(peer, {("t", 0): 0}, version).session_id
@@ -136,7 +136,7 @@ def test_another_isolation_looks_at_all(served, peer):
     assert [p for p, size in told(again(peer, session, 4, isolation_level=1)) if size] == [0]
 
 
-def test_what_is_removed_while_its_session_sleeps(served, peer):
+def test_partitions_removed_between_fetches(served, peer):
     served.put()
     served.put("u", 3)
     session = begin(peer, {("t", 0): 0, **{("u", p): 0 for p in range(3)}}).session_id
@@ -217,7 +217,7 @@ def parts(response: Any) -> dict[tuple[str, int], Any]:
     return {(t.topic, p.partition_index): p for t in response.responses for p in t.partitions}
 
 
-def test_a_session_tells_what_a_look_at_all_would(served, peer):
+def test_a_session_answers_like_a_full_fetch(served, peer):
     """Whatever happens to its partitions; each answer is compared with one without a session."""
     draw = random.Random(11)
     served.put("t", 3)

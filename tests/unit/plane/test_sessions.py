@@ -40,7 +40,7 @@ def stats(served):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_only_what_changed_is_told(served, peer, version):
+def test_only_changes_are_answered(served, peer, version):
     served.put(partitions=3)
     wanted = {("t", p): 0 for p in range(3)}
     first = begin(peer, wanted, version)
@@ -165,7 +165,7 @@ def test_errors_are_told_each_time(served, peer):
     assert told(again(peer, session, 4)) == []
 
 
-def test_who_had_records_is_asked_last(served, peer):
+def test_partitions_take_turns(served, peer):
     """With little room, the partitions take turns."""
     served.put(partitions=3)
     for partition in range(3):
@@ -275,7 +275,7 @@ def test_at_the_bound_of_partitions_old_sessions_make_room(served, peer):
     assert again(peer, newest, 1).error_code == 0
 
 
-def test_what_joins_a_session_counts_at_once(served, peer):
+def test_added_partitions_count_at_once(served, peer):
     """Not when its fetch ends, maybe minutes later: without room, the session ends at once."""
     served.put(partitions=2)
     half = PARTITIONS_MAX // 2

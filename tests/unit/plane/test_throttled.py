@@ -38,7 +38,7 @@ def test_one_that_is_behind_waits(served: Served, peer: Peer) -> None:
     assert follow(peer, 5, 3).records
 
 
-def test_who_waits_is_answered_when_its_time_is_over(
+def test_a_throttled_fetch_is_answered_at_its_timeout(
     served: Served, peer: Peer, wait_until: Any
 ) -> None:
     """The answer is empty, as if nothing had been written."""
@@ -81,7 +81,7 @@ def test_without_a_rate_or_a_name_nobody_waits(served: Served, peer: Peer) -> No
     assert follow(peer, 0, 3).records
 
 
-def test_what_is_wrong_is_said_at_once(served: Served, peer: Peer) -> None:
+def test_errors_are_answered_at_once(served: Served, peer: Peer) -> None:
     follow(peer, 0, 3)
     assert follow(peer, 99, 3).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 

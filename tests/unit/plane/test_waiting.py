@@ -28,7 +28,7 @@ def parked(served, wait_until):
 
 
 def no_answer(peer) -> bool:
-    """Whether no answer has arrived, although the test has done what could cause one."""
+    """True if no answer has arrived, although the test has done what could cause one."""
     peer.socket.setblocking(False)
     try:
         peer.socket.recv(1)
@@ -131,7 +131,7 @@ def test_a_fetch_waits_for_min_bytes(served, peer, parked):
     assert [len(part.records) for part in parts] == [2 * size, size]
 
 
-def test_at_the_end_of_its_time_a_fetch_has_what_is_there(served, peer, parked):
+def test_a_fetch_returns_present_records_at_its_timeout(served, peer, parked):
     served.put()
     served.connect().produce_one(one())
     peer.send_fetch({("t", 0): 0}, max_wait_ms=500, min_bytes=10_000)
@@ -212,7 +212,7 @@ def test_deleted_records_wake(served, peer, parked):
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_a_removed_topic_ends_what_waits_for_it(served, peer, parked, version):
+def test_a_removed_topic_ends_waiting_fetches(served, peer, parked, version):
     served.put()
     served.put("u")
     peer.send_fetch({("t", 0): 0, ("u", 0): 0}, version=version, max_wait_ms=60_000)
@@ -222,7 +222,7 @@ def test_a_removed_topic_ends_what_waits_for_it(served, peer, parked, version):
     assert codes == [3 if version < 13 else 100, 0]
 
 
-def test_a_log_that_goes_offline_ends_what_waits_for_it(served, peer, parked, faults):
+def test_an_offline_log_ends_waiting_fetches(served, peer, parked, faults):
     log = served.put()
     served.put("other")
     for version in (5, 11):
@@ -270,7 +270,7 @@ def test_a_lost_connection_leaves_nothing_behind(served, wait_until):
 # ---- Python's own waits --------------------------------------------------------------------------
 
 
-def test_python_waits_for_what_it_appended(served, faults, wait_until):
+def test_python_waits_for_its_append(served, faults, wait_until):
     served.put(durable=True)
     faults.kl_io_hold(b"fdatasync", 1)
     appended = served.reactor.append("t", 0, one(), acks=ALL)

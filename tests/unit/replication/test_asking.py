@@ -37,7 +37,7 @@ class Node:
         return self.session_id, len(said.offsets)
 
 
-def test_it_remembers_what_is_wanted() -> None:
+def test_wanted_partitions_are_remembered() -> None:
     """Partitions that advance, are added, removed or paused; recreated topics; lost requests."""
     for number in rounds(60):
         draw = random.Random(f"{SEED} {number}")
@@ -72,7 +72,7 @@ def test_it_remembers_what_is_wanted() -> None:
             asking.answered(said, *found)
 
 
-def test_what_did_not_move_is_not_said() -> None:
+def test_unchanged_partitions_are_not_sent() -> None:
     asking = Asking()
     places = [TopicPartition("t", number) for number in range(1_000)]
     for tp in places:

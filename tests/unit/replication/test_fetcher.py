@@ -62,7 +62,7 @@ class CopyFailsOnce(FollowerLog):
 
 
 @pytest.mark.parametrize("what", ["the way", "the copy"])
-def test_what_nobody_thought_of_does_not_end_it(
+def test_unexpected_errors_do_not_end_the_fetcher(
     leader: kafkalog.Broker, tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     (place,) = parse_servers(leader.bootstrap_servers)

@@ -108,7 +108,7 @@ def test_a_copy_is_compacted_by_itself(leader: Log, begin: Begin) -> None:
     assert copy.log.verify().clean
 
 
-def test_what_is_not_shown_is_not_compacted(leader: Log, begin: Begin) -> None:
+def test_uncommitted_records_are_not_compacted(leader: Log, begin: Begin) -> None:
     """It may be truncated, and then records that compaction replaced would be lost."""
     copy = begin(**{"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0})
     take(copy, leader, shown=0)
@@ -189,7 +189,7 @@ def test_settings_that_producers_obey_change_nothing_of_a_copy(
 # ---- truncation -------------------------------------------------------------------------------
 
 
-def test_what_was_shown_and_is_cut_is_kept(
+def test_truncated_committed_records_are_kept(
     leader: Log, begin: Begin, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its leader was elected unclean: shown records are kept in a file and logged before a cut."""
@@ -213,7 +213,7 @@ def test_what_was_shown_and_is_cut_is_kept(
     assert (copy.now().log_start, copy.now().log_end) == (3, 3)
 
 
-def test_what_was_not_shown_goes_with_a_word(
+def test_truncated_uncommitted_records_are_logged(
     leader: Log, begin: Begin, caplog: pytest.LogCaptureFixture
 ) -> None:
     copy = begin()
@@ -228,7 +228,7 @@ def test_what_was_not_shown_goes_with_a_word(
     assert not list(Path(copy.log.path).glob("*.damaged"))
 
 
-def test_what_cannot_be_kept_is_not_cut(leader: Log, begin: Begin) -> None:
+def test_records_that_cannot_be_kept_are_not_truncated(leader: Log, begin: Begin) -> None:
     copy = begin()
     take(copy, leader)
     folder = Path(copy.log.path)

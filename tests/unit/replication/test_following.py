@@ -70,7 +70,7 @@ def test_a_leader_that_cannot_be_followed_is_not_asked_again(code: int) -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID])
-def test_what_passes_is_tried_again(code: int) -> None:
+def test_retriable_errors_are_retried(code: int) -> None:
     assert failed(code) == Rest(code)
 
 

@@ -43,7 +43,7 @@ def row(code: int = 0, **more: Any) -> Any:
     return ALTER_PARTITION.decode_response(3, data).topics[0].partitions[0]
 
 
-def test_what_the_data_plane_is_told() -> None:
+def test_followers_for_the_data_plane() -> None:
     asked = LED._replace(proposal=Proposal((1, 2, 3), (101, 102, 103)))
     assert followers(LED, EPOCHS) == [Follower(2, True, True, 102), Follower(3, False, False, 103)]
     assert followers(asked, {2: 102}) == [Follower(2, True, True, 102), Follower(3, False, True)]
@@ -54,7 +54,7 @@ def test_what_the_data_plane_is_told() -> None:
 @pytest.mark.parametrize(
     ("behind_ms", "late"), [(0, False), (1000, False), (1001, True), (-1, True)]
 )
-def test_who_is_late_is_to_leave(behind_ms: int, late: bool) -> None:
+def test_late_followers_leave_the_isr(behind_ms: int, late: bool) -> None:
     found = shrink(LED, [state(2, behind_ms), state(3, -1)], 1000, EPOCHS)
     assert found.proposal == (Proposal((1,), (101,)) if late else None)
     assert shrink(found, [state(2, -1)], 1000, EPOCHS) == found or not late, "one at a time"
@@ -71,16 +71,16 @@ def test_who_is_late_is_to_leave(behind_ms: int, late: bool) -> None:
         (CaughtUp(0, 4, 104, 5), None),  # it is not a replica
     ],
 )
-def test_who_has_all_is_to_join(caught_up: CaughtUp, wanted: Proposal | None) -> None:
+def test_caught_up_followers_join_the_isr(caught_up: CaughtUp, wanted: Proposal | None) -> None:
     assert expand(LED, caught_up, EPOCHS).proposal == wanted
 
 
-def test_what_is_known_of_a_life_is_what_the_follower_says() -> None:
+def test_broker_epochs_come_from_the_follower() -> None:
     found = expand(LED, CaughtUp(0, 3, 103, 5), {1: 101, 2: -1, 3: -1})
     assert found.proposal == Proposal((1, 2, 3), (101, -1, 103), held=True)
 
 
-def test_who_is_not_registered_does_not_join() -> None:
+def test_unregistered_followers_do_not_join() -> None:
     assert expand(LED, CaughtUp(0, 3, 103, 5), {1: 101, 2: 102}) == LED
 
 
@@ -88,7 +88,7 @@ JOINS = LED._replace(proposal=Proposal((1, 2, 3), (101, 102, 103), held=True))
 
 
 @pytest.mark.parametrize(("log_end", "due"), [(-1, False), (39, False), (40, True), (41, True)])
-def test_who_joins_has_all_that_was_shown_until_it_was_waited_for(log_end: int, due: bool) -> None:
+def test_a_joining_follower_has_all_committed_records(log_end: int, due: bool) -> None:
     """40 was shown after it fetched from 39, before the leader waited for it."""
     assert JOINS.maximal == {1, 2, 3} and not JOINS.due
     states = [state(2, 0), state(3, 0)._replace(log_end=log_end)]
@@ -96,7 +96,7 @@ def test_who_joins_has_all_that_was_shown_until_it_was_waited_for(log_end: int, 
     assert released(ASKED, states, 40) == ASKED and released(LED, states, 40) == LED
 
 
-def test_who_was_to_join_and_lags_is_waited_for_no_more() -> None:
+def test_a_lagging_joining_follower_is_not_waited_for() -> None:
     assert shrink(JOINS, [state(2, 0), state(3, 1000)], 1000, EPOCHS) == JOINS
     assert shrink(JOINS, [state(2, 0), state(3, 1001)], 1000, EPOCHS) == LED
     sent = released(JOINS, [state(3, 0)._replace(log_end=40)], 40)
@@ -130,7 +130,7 @@ def test_an_answer(answer: Any, wanted: Isr) -> None:
         row(partition_epoch=6),
     ],
 )
-def test_what_the_controller_knows_better_is_waited_for(answer: Any) -> None:
+def test_a_stale_proposal_waits_for_newer_metadata(answer: Any) -> None:
     """The proposed ISR still counts, and no request is sent."""
     found = answered(ASKED, ASKED, answer)
     assert (found.maximal, found.in_sync, found.due) == ({1, 2}, (1, 2), False)

@@ -27,7 +27,7 @@ A, B = TopicPartition("a", 0), TopicPartition("b", 3)
     ("words", "named"),
     [((), []), (("*",), range(9)), (("0:1", "3:2", "5:1"), [0, 5]), (("1:11", "2:10"), [])],
 )
-def test_which_replicas_of_this_node(words: tuple[str, ...], named: list[int]) -> None:
+def test_throttled_replicas_of_this_node(words: tuple[str, ...], named: list[int]) -> None:
     of_us = throttled(words, 1)
     assert [n for n in range(9) if n in of_us] == list(named)
 
@@ -54,7 +54,7 @@ def test_a_rate_is_that_of_one_window_at_least() -> None:
     assert not quota.exceeded(1_001), "over that time it is within the rate"
 
 
-def test_what_is_long_ago_counts_no_more() -> None:
+def test_old_bytes_do_not_count() -> None:
     quota = Quota(windows=3, window_s=2)
     quota.set_rate(10)
     quota.count(1_000_000, 0)
@@ -73,7 +73,7 @@ def test_a_rate_of_zero_lets_one_through() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_who_asks_first_stays_at_the_rate(seed: int) -> None:
+def test_a_checking_caller_stays_at_the_rate(seed: int) -> None:
     """Whatever the sizes of the pieces, in the end the rate is met."""
     draw = random.Random(seed)
     rate, piece, whole_s = 50_000, 20_000, 120
@@ -95,7 +95,7 @@ def test_windows_that_are_none(windows: int, window_s: int) -> None:
         Quota(windows, window_s)
 
 
-def test_only_what_is_named_counts_and_is_held_back() -> None:
+def test_only_named_replicas_are_throttled() -> None:
     throttle = Throttle(Quota())
     throttle.quota.set_rate(1)
     throttle.took(A, 1_000, 0)

@@ -64,7 +64,7 @@ def test_acknowledgements_of_one_partition_come_in_order(
         assert offsets == list(range(20))
 
 
-def test_what_cannot_be_waited_for_ends_no_other_wait(make_broker: MakeBroker) -> None:
+def test_an_impossible_wait_ends_no_other(make_broker: MakeBroker) -> None:
     """An offset that no log can reach is our own error: it is reported; the thread continues."""
     broker = make_broker()
     told: queue.Queue[Exception | None] = queue.Queue()

@@ -64,7 +64,7 @@ def test_a_node_alone_announces_its_metadata_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("api", OF_METADATA_LOG, ids=lambda api: api.name)
-def test_what_is_not_announced_is_refused_at_once(member: Broker, api: Any) -> None:
+def test_unannounced_requests_are_refused_at_once(member: Broker, api: Any) -> None:
     """For clients that do not look: NOT_CONTROLLER would be retried until their time is up."""
     with Raw(member.bootstrap_servers) as raw:
         for version in api.served:
@@ -81,7 +81,7 @@ def test_our_client_says_so_at_once(member: Broker) -> None:
 
 
 @pytest.mark.parametrize("key", sorted(set(announced(True)) - {apis.API_VERSIONS.key}))
-def test_what_a_member_announces_it_serves(member: Broker, key: int) -> None:
+def test_a_member_serves_announced_requests(member: Broker, key: int) -> None:
     """Whatever else it answers to an empty request: not that it cannot."""
     api = next((api for api in OF_CONTROLLER if api.key == key), None) or apis.BY_KEY[key]
     body = {"acks": 1} if api is apis.PRODUCE else {}

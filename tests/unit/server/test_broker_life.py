@@ -168,7 +168,7 @@ def test_a_member_that_waits_for_its_group_is_answered_at_the_end(make_broker: M
         )  # fmt: skip
 
 
-def test_a_second_owner_is_told_who_the_first_is(broker: Broker) -> None:
+def test_a_second_owner_learns_the_firsts_pid(broker: Broker) -> None:
     program = "import sys; from kafkalog.server.broker import Broker; Broker(sys.argv[1])"
     done = subprocess.run(
         [sys.executable, "-c", program, broker.path], capture_output=True, text=True
@@ -388,7 +388,7 @@ def test_sigterm_ends_serve_cleanly(tmp_path: Path) -> None:
     assert (path / ".kafka_cleanshutdown").exists()
 
 
-def test_serve_reads_a_properties_file_and_names_what_it_leaves(tmp_path: Path) -> None:
+def test_serve_reads_a_properties_file_and_names_ignored_settings(tmp_path: Path) -> None:
     path = tmp_path / "data"
     properties = tmp_path / "server.properties"
     properties.write_text(
@@ -411,7 +411,7 @@ def test_serve_reads_a_properties_file_and_names_what_it_leaves(tmp_path: Path) 
     assert "num.partitons: ignored: no setting has this name" in errors
 
 
-def test_serve_says_who_owns_the_directory(broker: Broker) -> None:
+def test_serve_names_the_owner_of_the_directory(broker: Broker) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "kafkalog", "serve", "--dir", broker.path],
         capture_output=True, text=True, timeout=LIMIT_S,
@@ -421,7 +421,7 @@ def test_serve_says_who_owns_the_directory(broker: Broker) -> None:
     assert line.startswith("kafkalog: ") and str(os.getpid()) in line
 
 
-def test_serve_gives_small_requests_their_turn_beside_large_ones(tmp_path: Path) -> None:
+def test_serve_gives_small_requests_a_turn_among_large_ones(tmp_path: Path) -> None:
     """A broker embedded in another program does not change that program's Python settings."""
     script = (
         "import os, signal, sys, threading\n"

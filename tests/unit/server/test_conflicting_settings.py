@@ -61,7 +61,7 @@ def test_a_brokers_default_that_a_topic_contradicts_is_refused_whole(
         assert raw.produce("t", b"v").error_code == 0
 
 
-def test_a_topic_is_checked_against_what_brokers_say_at_run_time(make_broker: MakeBroker) -> None:
+def test_a_topic_is_checked_against_dynamic_broker_settings(make_broker: MakeBroker) -> None:
     """When it is created, when its setting changes, and when its setting is removed."""
     with Raw(make_broker().bootstrap_servers) as raw:
         assert raw.alter(BROKER, "", log_cleaner_min_compaction_lag_ms="5000").error_code == 0
@@ -112,7 +112,7 @@ def conflicting(path: Path) -> None:
         metadata.write([("ConfigRecord", fields)])
 
 
-def test_a_start_drops_what_conflicts_and_names_it(
+def test_a_start_drops_and_names_conflicting_settings(
     tmp_path: Path, make_broker: MakeBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The topic's own setting applies; retention continues for every topic."""

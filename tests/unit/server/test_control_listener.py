@@ -9,7 +9,7 @@ from tests.support.control import Place, begin, knows, serves
 from tests.support.waiting import wait_for
 
 
-def test_what_the_controller_says_and_is_asked_goes_there(tmp_path: Path) -> None:
+def test_controller_requests_use_the_control_listener(tmp_path: Path) -> None:
     """Their requests use no other one, and clients are not given its address."""
     first, second = Place(), Place()
     with (

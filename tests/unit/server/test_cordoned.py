@@ -66,7 +66,7 @@ def test_topics_that_are_made_at_their_first_use_come_when_it_is_no_longer_cordo
         wait_for(lambda: named(raw) == 0, "the topic is there")
 
 
-def test_who_writes_without_the_broker_makes_no_topic_there(
+def test_a_writer_without_the_broker_creates_no_topic(
     make_broker: MakeBroker, tmp_path: Path
 ) -> None:
     """Existing topics can be written."""

@@ -99,7 +99,7 @@ def _one(raw: Raw, kind: str, name: str) -> int:
     return int(asked.transaction_states[0].error_code)
 
 
-def test_what_was_mended_is_served_again(
+def test_repaired_journals_are_served_again(
     make_broker: MakeBroker, kafkalog_repair: Callable[[Path], None]
 ) -> None:
     directory = filled(make_broker)

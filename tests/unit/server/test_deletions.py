@@ -28,7 +28,7 @@ class Low(dict[TopicPartition, int]):
         return self[tp]
 
 
-def test_what_is_there_already_is_answered_at_once() -> None:
+def test_reached_offsets_are_answered_at_once() -> None:
     low, answers = Low({A: 5, B: 7}), Answers()
     waits = Deletions(low.of, SystemClock(), "test")
     for wanted in ({}, {A: 5, B: 3}):
@@ -67,7 +67,7 @@ def test_another_leads_by_now() -> None:
     waits.stop()
 
 
-def test_the_end_answers_who_waits() -> None:
+def test_a_stop_answers_waiting_requests() -> None:
     answers = Answers()
     waits = Deletions(Low({A: 5}).of, SystemClock(), "test")
     waits.wait({A: 6}, HOUR_MS, answers.put)

@@ -100,9 +100,7 @@ WITHOUT = {
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY, ids=lambda x: getattr(x, "name", x))
-def test_who_asks_for_nothing_is_answered_and_who_asks_for_everything_is_not_told_none(
-    api: Api, version: int
-) -> None:
+def test_empty_requests_are_answered_and_null_is_not_answered_empty(api: Api, version: int) -> None:
     """Empty lists get empty lists or the error; null, "everything", gets the error or a closed
     connection."""
     empty = answered(api, version, {})
@@ -135,7 +133,7 @@ def test_whatever_was_asked_an_error_can_be_encoded(seed: int) -> None:
                 )
 
 
-def test_an_error_does_not_say_again_what_the_client_sent() -> None:
+def test_an_error_does_not_repeat_the_request() -> None:
     """Neither a password nor a producer id: in a response they would look like a result."""
     secret = {"auth_bytes": b"\0user\0password"}
     assert answered(apis.SASL_AUTHENTICATE, 2, secret).auth_bytes == b""
@@ -148,7 +146,7 @@ def test_an_error_does_not_say_again_what_the_client_sent() -> None:
     assert topic.partitions[0].timestamp == -1
 
 
-def test_who_changes_passwords_is_told_of_each_user_once() -> None:
+def test_each_user_of_a_password_change_is_answered_once() -> None:
     change = {"name": "a", "mechanism": 1}
     new = [{**change, "name": name, "iterations": 4096, "salt": b"s", "salted_password": b"p"}
            for name in ("b", "a")]  # fmt: skip
@@ -202,7 +200,7 @@ def test_a_handler_that_fails_is_answered_and_logged_once_with_its_request(
     ],
     ids=["acls", "sasl"],
 )  # fmt: skip
-def test_what_is_known_and_not_served_is_answered_so(
+def test_known_unserved_requests_are_answered(
     raw: Raw, caplog: pytest.LogCaptureFixture, api: Api, version: int, body: dict[str, Any]
 ) -> None:
     """The client gets the error immediately on this connection; the operator sees it in the log."""

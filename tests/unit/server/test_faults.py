@@ -149,7 +149,7 @@ def test_every_api_can_fail(broker: Broker, raw: Raw, key: int) -> None:
 
 
 @pytest.mark.parametrize("api", ["Produce", "ListOffsets"])
-def test_who_is_delayed_waits_and_so_does_what_is_behind(
+def test_a_delayed_request_delays_later_ones(
     broker: Broker, raw: Raw, clock: SkippingClock, api: str, wait_until: Wait
 ) -> None:
     fault = broker.faults.delay(api, 60_000)
@@ -170,7 +170,7 @@ def test_who_is_delayed_waits_and_so_does_what_is_behind(
     assert raw.receive(apis.API_VERSIONS, 0).error_code == OK
 
 
-def test_what_is_delayed_goes_on_when_all_is_cleared(
+def test_clearing_faults_releases_delayed_requests(
     broker: Broker, raw: Raw, wait_until: Wait
 ) -> None:
     faults = [broker.faults.delay("Heartbeat", 3_600_000), broker.faults.delay("Heartbeat", 0)]
@@ -193,7 +193,7 @@ def test_a_broker_ends_although_requests_are_delayed(
 
 
 @pytest.mark.parametrize("api", ["Produce", "CreateTopics"])
-def test_who_is_cut_off_has_done_nothing(broker: Broker, raw: Raw, api: str) -> None:
+def test_a_disconnected_request_does_nothing(broker: Broker, raw: Raw, api: str) -> None:
     broker.faults.disconnect(api)
     with pytest.raises(ConnectionError):
         raw.produce("t", b"0") if api == "Produce" else raw.create("u")
@@ -201,7 +201,7 @@ def test_who_is_cut_off_has_done_nothing(broker: Broker, raw: Raw, api: str) -> 
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_what_is_not_answered_is_done(broker: Broker, raw: Raw, acks: int) -> None:
+def test_unanswered_requests_are_processed(broker: Broker, raw: Raw, acks: int) -> None:
     """Also by the data plane, and when it waits for the disk."""
     raw.produce("t", b"0")
     fast = broker._node.reactor.stats().fast
@@ -214,9 +214,7 @@ def test_what_is_not_answered_is_done(broker: Broker, raw: Raw, acks: int) -> No
         assert again.produce("t", b"2", acks=acks).base_offset == 2
 
 
-def test_what_python_does_is_not_answered_either(
-    broker: Broker, raw: Raw, wait_until: Wait
-) -> None:
+def test_unanswered_requests_of_python(broker: Broker, raw: Raw, wait_until: Wait) -> None:
     """Immediately, or later by the coordinator."""
     broker.faults.drop_response("CreateTopics")
     with pytest.raises(ConnectionError):

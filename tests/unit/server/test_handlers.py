@@ -63,7 +63,7 @@ def test_protocols_that_are_not_there_yet_are_not_announced(raw: Raw) -> None:
     assert told == on  # group.version is in the metadata, too
 
 
-def test_a_feature_that_changes_is_told_to_the_next_who_asks(broker: Broker, raw: Raw) -> None:
+def test_a_changed_feature_is_in_the_next_answer(broker: Broker, raw: Raw) -> None:
     def told() -> tuple[int, dict[str, int]]:
         found = raw.call(
             apis.API_VERSIONS, 4, client_software_name="test", client_software_version="1"
@@ -94,7 +94,7 @@ def test_a_feature_that_changes_is_told_to_the_next_who_asks(broker: Broker, raw
     ],
     ids=["version", "garbage", "count", "not served", "old produce"],
 )
-def test_what_cannot_be_answered_closes_its_connection_and_no_other(
+def test_unanswerable_requests_close_only_their_connection(
     broker: Broker, raw: Raw, api: Any, version: int, data: bytes
 ) -> None:
     with Raw(broker.bootstrap_servers) as bad:
@@ -107,7 +107,7 @@ def test_what_cannot_be_answered_closes_its_connection_and_no_other(
 # ---- topics --------------------------------------------------------------------------------
 
 
-def test_a_created_topic_says_what_it_became(raw: Raw) -> None:
+def test_a_created_topic_answers_its_properties(raw: Raw) -> None:
     found = raw.create("t", 2, retention_ms="1000")
     assert (found.error_code, found.num_partitions, found.replication_factor) == (0, 2, 1)
     configs = {config.name: config.value for config in found.configs}
@@ -115,7 +115,7 @@ def test_a_created_topic_says_what_it_became(raw: Raw) -> None:
     assert raw.create("t").error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-def test_a_deleted_topic_ends_who_waits_for_it(broker: Broker, raw: Raw) -> None:
+def test_a_deleted_topic_ends_waiting_fetches(broker: Broker, raw: Raw) -> None:
     raw.create("t")
     assert raw.fetch("t").error_code == 0
     part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
@@ -135,7 +135,7 @@ def test_a_deleted_topic_ends_who_waits_for_it(broker: Broker, raw: Raw) -> None
     assert raw.produce("t", b"v").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_topic_made_anew_is_empty_and_has_another_id(raw: Raw) -> None:
+def test_a_recreated_topic_is_empty_and_has_another_id(raw: Raw) -> None:
     first = raw.create("t").topic_id
     raw.produce("t", b"old")
     raw.call(apis.DELETE_TOPICS, 5, topic_names=["t"], timeout_ms=1000)
@@ -384,7 +384,7 @@ def test_a_topics_default_changes_at_run_time(raw: Raw) -> None:
     assert raw.produce("t", b"x" * 5000).error_code == 0
 
 
-def test_what_is_fixed_at_the_start_cannot_be_altered(raw: Raw) -> None:
+def test_read_only_settings_cannot_be_altered(raw: Raw) -> None:
     assert raw.alter(BROKER, "1", node_id="7").error_code == ErrorCode.INVALID_REQUEST
     assert described(raw, BROKER, "1")["node.id"].read_only
     assert raw.alter(BROKER, "9", message_max_bytes="1").error_code == ErrorCode.INVALID_REQUEST

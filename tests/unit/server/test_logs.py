@@ -22,7 +22,7 @@ def logger() -> Iterator[logging.Logger]:
     root.handlers[:], root.level, root.propagate = kept
 
 
-def test_a_line_has_time_level_area_and_what_happened(logger: logging.Logger) -> None:
+def test_a_line_has_time_level_area_and_message(logger: logging.Logger) -> None:
     stream = io.StringIO()
     logs.set_up("text", "INFO", stream)
     logger.debug("not shown")
@@ -56,9 +56,7 @@ def test_a_json_line_is_one_object_with_the_traceback_inside(logger: logging.Log
     assert "ValueError: naïve" in found["failure"]
 
 
-def test_a_broker_tells_what_happens_to_its_topics(
-    raw: Raw, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_broker_logs_changes_of_topics(raw: Raw, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "kafkalog.server")
     raw.create("t", 2)
     raw.alter(2, "t", retention_ms="1000")

@@ -83,7 +83,7 @@ def test_a_setting_looks_at_every_batch(make_broker):
             assert stored(broker, topic).max_timestamp == found
 
 
-def test_which_headers_are_lost():
+def test_headers_with_lost_times():
     def lost(data: bytes) -> int:
         batch = ffi.new("kl_batch *")
         assert lib.kl_batch_parse(data, len(data), batch) == lib.KL_OK

@@ -87,7 +87,7 @@ def test_topics_of_transactions_are_not_made_by_asking(raw: Raw) -> None:
     assert raw.call(apis.METADATA, topics=None).topics == []
 
 
-def test_what_is_allowed_is_told_of_missing_topics_too(raw: Raw) -> None:
+def test_allowed_operations_of_missing_topics(raw: Raw) -> None:
     """kafka-python 2.3 fails on the value that means "not requested"."""
     ask = {"topics": [{"name": "t"}], "allow_auto_topic_creation": False}
     for asked in (False, True):

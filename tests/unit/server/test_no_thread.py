@@ -38,7 +38,7 @@ def no_thread(monkeypatch: pytest.MonkeyPatch, name: str) -> Iterator[list[str]]
         yield tried
 
 
-def test_who_would_wait_for_the_disk_is_told(
+def test_waits_for_the_disk_are_answered_without_a_thread(
     make_broker: MakeBroker,
     monkeypatch: pytest.MonkeyPatch,
     native_test: tuple[Any, Any],

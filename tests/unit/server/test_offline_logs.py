@@ -174,7 +174,7 @@ def test_limits_of_connections_change_at_run_time(broker: Broker, raw: Raw) -> N
         assert waiting.receive(apis.API_VERSIONS, 0).error_code == 0
 
 
-def test_what_cannot_change_at_run_time_is_refused(raw: Raw) -> None:
+def test_static_settings_are_refused(raw: Raw) -> None:
     """With Kafka's message."""
     answer = raw.alter(4, "1", queued_max_requests="5")
     assert answer.error_code == ErrorCode.INVALID_REQUEST

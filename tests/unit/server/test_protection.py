@@ -76,7 +76,7 @@ def test_a_listener_that_is_not_plain_ends_the_start(tmp_path: Path, protocol: s
         Broker(tmp_path / "data", listeners=f"{protocol}://127.0.0.1:0")
 
 
-def test_serve_says_which_name_it_refuses(tmp_path: Path) -> None:
+def test_serve_names_the_refused_setting(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text(f"log.dirs={tmp_path / 'data'}\nlisteners=PLAINTEXT://127.0.0.1:0\n"
                     "authorizer.class.name=org.example.Authorizer\n")  # fmt: skip
@@ -130,6 +130,6 @@ def test_a_running_broker_takes_no_such_setting(raw: Raw) -> None:
         assert raw.alter(4, "", **{name: ""}).error_code == 0  # an empty value protects nothing
 
 
-def test_what_is_no_protection_is_none() -> None:
+def test_other_settings_are_no_protection() -> None:
     for name in ("log.retention.ms", "sslx", "my.ssl.thing", "listener.name.x.max.connections"):
         assert not protects(name, "7")

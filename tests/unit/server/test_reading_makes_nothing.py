@@ -166,7 +166,7 @@ def fetched(raw: Raw, place: tuple[str, int], **fields: Any) -> Any:
     return found.responses[0].partitions[0]
 
 
-def test_what_was_never_written_begins_and_ends_at_0_as_it_would_when_opened(
+def test_an_unwritten_partition_answers_as_an_opened_one(
     started: tuple[Broker, Raw],
 ) -> None:
     """The answers are the same before and after the log is opened."""
@@ -196,7 +196,7 @@ def test_what_was_never_written_begins_and_ends_at_0_as_it_would_when_opened(
 
 
 @pytest.mark.parametrize("how", ["produce", "log", "directory"])
-def test_who_waits_for_what_was_never_written_is_woken(make_broker: MakeBroker, how: str) -> None:
+def test_a_fetch_of_an_unwritten_partition_is_woken(make_broker: MakeBroker, how: str) -> None:
     """By a producer, and by a `Log` in this process that the broker did not open."""
     broker = make_broker()
     with Raw(broker.bootstrap_servers) as raw, Raw(broker.bootstrap_servers) as other:
@@ -244,7 +244,7 @@ def test_records_below_0_can_be_deleted_where_there_are_none(fresh: Raw, broker_
     assert tree(broker_path) == before
 
 
-def test_what_comes_back_from_a_restart_makes_nothing(make_broker: MakeBroker) -> None:
+def test_a_restart_creates_nothing(make_broker: MakeBroker) -> None:
     """Neither the coordinator that loads its topic, nor retention, nor the cleaner."""
     broker = make_broker()
     with Raw(broker.bootstrap_servers) as raw:

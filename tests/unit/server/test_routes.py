@@ -8,7 +8,7 @@ from kafkalog.server.request import KNOWN
 from kafkalog.wire import apis
 
 
-def test_what_is_announced_has_a_handler_and_nothing_else_has() -> None:
+def test_exactly_the_announced_requests_have_handlers() -> None:
     assert set(ROUTES) == set(apis.SERVED)
 
 

@@ -136,7 +136,7 @@ def test_an_idempotent_producer_may_repeat_itself(compacted: Raw) -> None:
     assert compacted.offsets("t", -1).offset == 1
 
 
-def test_a_recompressed_batch_keeps_what_it_holds(raw: Raw) -> None:
+def test_a_recompressed_batch_keeps_its_records(raw: Raw) -> None:
     raw.create("t", compression_type="lz4")
     rows = [Row(b"a", b"k", 10, [("h", b"1")]), Row(None, b"l", 30), Row(b"c", None, 20)]
     data = batch(rows, codec="zstd", producer_id=9, producer_epoch=1, base_sequence=0)

@@ -201,7 +201,7 @@ def test_a_time_more_than_an_hour_ahead_is_refused_unless_a_setting_says_otherwi
     assert raw.produce_batch("t", batches.batch(rows, codec=codec)).error_code == 0
 
 
-def test_a_header_that_says_too_late_a_time_is_written_anew(raw: Raw) -> None:
+def test_a_header_with_a_later_time_is_corrected(raw: Raw) -> None:
     """Only the records' own times count, as in Kafka."""
     raw.create("t")
     now_ms = int(time.time() * 1000)
@@ -492,7 +492,7 @@ def test_acks_all_means_on_disk_where_the_setting_says_so(broker: Broker, raw: R
 
 @covers("kafkalog.durability.interval.ms", "flush.ms")
 @pytest.mark.parametrize("setting", ["flush_ms", "kafkalog_durability_interval_ms"])
-def test_what_was_appended_is_on_disk_in_time(
+def test_appended_records_are_on_disk_in_time(
     timed: tuple[Broker, Raw], clock: ManualClock, setting: str
 ) -> None:
     broker, raw = timed
@@ -551,7 +551,7 @@ def test_every_setting_of_a_topic_has_such_a_test() -> None:
     [("no.such.setting", "1"), ("segment.bytes", "many"), ("retention.ms", "-2"),
      ("cleanup.policy", "erase"), ("compression.type", "brotli")],
 )  # fmt: skip
-def test_what_cannot_be_set_is_refused_and_changes_nothing(raw: Raw, name: str, value: str) -> None:
+def test_invalid_settings_are_refused_and_change_nothing(raw: Raw, name: str, value: str) -> None:
     raw.create("t")
     found = raw.alter(TOPIC, "t", **{name: value})
     assert found.error_code == ErrorCode.INVALID_CONFIG

@@ -94,7 +94,7 @@ ASKED: list[tuple[Api, int, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("api", "version", "fields"), ASKED, ids=[api.name for api, *_ in ASKED])
-def test_who_names_more_loses_its_connection(
+def test_requests_beyond_the_limit_close_their_connection(
     raw: Raw, caplog: pytest.LogCaptureFixture, api: Api, version: int, fields: dict[str, Any]
 ) -> None:
     """And the log gives the reason."""
@@ -129,7 +129,7 @@ def test_the_data_plane_takes_no_longer_strings(raw: Raw, bytes_: int, answered:
 # ---- repeated names --------------------------------------------------------------------------
 
 
-def test_what_is_named_again_is_looked_at_once(raw: Raw) -> None:
+def test_repeated_names_are_handled_once(raw: Raw) -> None:
     """A partition takes few bytes to name, but its answer may be long, or cost disk reads."""
     raw.create("t")
     raw.produce_batch(

@@ -24,7 +24,7 @@ def records_of(name: str, topic_id: uuid.UUID, count: int) -> list[tuple[str, An
     ]
 
 
-def test_a_partition_whose_folder_is_made_by_another_thread_is_used(
+def test_a_folder_created_by_another_thread_is_used(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the check for the folder and its creation; the partition must not go offline."""

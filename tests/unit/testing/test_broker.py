@@ -32,7 +32,7 @@ def values(broker: TestBroker, topic: str = "t") -> list[bytes | None]:
 # ---- restarts ------------------------------------------------------------------------------------
 
 
-def test_a_restart_keeps_the_address_and_what_is_in_it(broker: TestBroker) -> None:
+def test_a_restart_keeps_address_and_records(broker: TestBroker) -> None:
     address = broker.bootstrap_servers
     broker.fill("t", ["a", ("k", "b")])
     broker.restart()
@@ -42,7 +42,7 @@ def test_a_restart_keeps_the_address_and_what_is_in_it(broker: TestBroker) -> No
     assert values(broker)[-1] == b"c"
 
 
-def test_who_connects_while_it_is_down_is_refused(broker: TestBroker) -> None:
+def test_connections_while_it_is_down_are_refused(broker: TestBroker) -> None:
     broker.stop()
     host, port = broker.bootstrap_servers.split(":")
     with pytest.raises(ConnectionRefusedError):
@@ -66,7 +66,7 @@ def test_its_port_is_nobody_elses_while_it_is_down(broker: TestBroker) -> None:
 # ---- a power failure -----------------------------------------------------------------------------
 
 
-def test_a_kill_takes_what_was_not_synced_and_nothing_else(broker: TestBroker) -> None:
+def test_a_kill_loses_exactly_the_unsynced_records(broker: TestBroker) -> None:
     """Records acknowledged with acks=all are on disk; later ones with acks=1 are not."""
     with Raw(broker.bootstrap_servers) as raw:
         raw.create("t")
@@ -313,7 +313,7 @@ def test_topics_are_filled_from_lists_and_files(broker: TestBroker, tmp_path: Pa
         broker.fill("rows", [7])  # type: ignore[list-item]
 
 
-def test_what_was_waited_for_and_what_was_found_is_told(broker: TestBroker) -> None:
+def test_failed_waits_report_wanted_and_found(broker: TestBroker) -> None:
     broker.fill("t", ["a", "b"])
     assert [r.value for r in broker.wait_for_records("t", 2)] == [b"a", b"b"]
     with pytest.raises(AssertionError, match=r"topic t: found 2 records \(the last: b'a', b'b'\), "

@@ -32,7 +32,7 @@ def all_in_sync(cluster: TestCluster, topic: str = "t") -> None:
 
 
 @pytest.mark.kafkalog(topics={"orders": 3}, config={"log.retention.hours": 5})
-def test_three_nodes_share_what_there_is(kafkalog_cluster: TestCluster) -> None:
+def test_three_nodes_share_the_partitions(kafkalog_cluster: TestCluster) -> None:
     cluster = kafkalog_cluster
     assert cluster.running == NODES
     assert sorted(cluster.leader("orders", n) for n in range(3)) == NODES
@@ -135,7 +135,7 @@ def test_a_group_and_a_transaction_go_on_elsewhere(kafkalog_cluster: TestCluster
 
 
 @pytest.mark.kafkalog(config={"offsets.topic.num.partitions": 1, "replica.lag.time.max.ms": 60_000})
-def test_who_led_before_and_leads_again_reads_what_others_wrote(
+def test_a_returning_leader_reads_records_of_others(
     kafkalog_cluster: TestCluster,
 ) -> None:
     """Although it never heard of another leader: the epoch shows it.  The next epoch is that of a
@@ -265,7 +265,7 @@ def test_too_few_in_sync_are_told(kafkalog_cluster: TestCluster) -> None:
     assert values(cluster, "t", 3) == [0, 2, 3]
 
 
-def test_who_wants_a_producer_id_comes_again(kafkalog_cluster: TestCluster) -> None:
+def test_producer_ids_are_retriable_without_an_answer(kafkalog_cluster: TestCluster) -> None:
     """If the controller does not answer: COORDINATOR_LOAD_IN_PROGRESS, which is retriable."""
     cluster = kafkalog_cluster
     cluster.create_topic("t")
@@ -310,7 +310,7 @@ def test_a_cluster_without_pytest(tmp_path: Path) -> None:
         lambda cluster: cluster.start("1"),
     ],
 )
-def test_what_is_no_node_is_told(
+def test_invalid_nodes_are_reported(
     kafkalog_cluster: TestCluster, wrong: Callable[[TestCluster], None]
 ) -> None:
     with pytest.raises(kafkalog.errors.ArgumentError, match=r"wanted (two nodes|one of 1, 2, 3)"):

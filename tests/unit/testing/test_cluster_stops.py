@@ -21,7 +21,7 @@ ROUNDS = 2
 
 
 def all_shown(cluster: TestCluster, partition: int) -> bool:
-    """Whether a reader sees all that the leader has: acks=1 is answered before."""
+    """True if a reader sees all records of the leader: acks=1 is answered before."""
     leader = cluster.nodes[cluster.leader("t", partition)].broker
     log = node_of(leader).partitions.log("t", partition)
     return log.high_watermark == log.end_offset

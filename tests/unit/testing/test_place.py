@@ -34,7 +34,7 @@ def memory_of_ones_own(memory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 @pytest.mark.usefixtures("memory_of_ones_own")
-def test_what_is_kept_moves_to_where_it_is_looked_for(tmp_path: Path) -> None:
+def test_kept_files_move_to_their_final_place(tmp_path: Path) -> None:
     one = Place(tmp_path / "kept")
     assert one.path != one.final == str(tmp_path / "kept")
     os.makedirs(one.path)
@@ -44,7 +44,7 @@ def test_what_is_kept_moves_to_where_it_is_looked_for(tmp_path: Path) -> None:
     assert one.path == one.final
 
 
-def test_nothing_is_left_of_what_is_removed(memory_of_ones_own: Path) -> None:
+def test_removed_folders_leave_nothing(memory_of_ones_own: Path) -> None:
     with in_memory("kafkalog-") as path:
         os.makedirs(path)
         assert path.startswith(str(memory_of_ones_own))
@@ -63,7 +63,7 @@ def test_without_room_it_lies_on_disk(
     assert Place(tmp_path / "data", on_disk=True).path == str(tmp_path / "data")
 
 
-def test_what_a_killed_process_left_is_removed_and_of_a_living_one_nothing() -> None:
+def test_folders_of_killed_processes_are_removed() -> None:
     def begin() -> tuple[subprocess.Popen[str], str]:
         made = subprocess.Popen(
             [sys.executable, "-c", PROGRAM], text=True, stdin=subprocess.PIPE,

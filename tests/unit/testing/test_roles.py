@@ -41,7 +41,7 @@ def in_sync(cluster: TestCluster, nodes: list[int]) -> None:
     cluster.wait_until(lambda: cluster.in_sync("t") == nodes, f"{nodes} are in sync")
 
 
-def test_who_could_not_lead_leads_when_it_can(kafkalog_cluster: TestCluster) -> None:
+def test_a_node_leads_once_it_can(kafkalog_cluster: TestCluster) -> None:
     """No other node would lead: this one is alive and in sync."""
     cluster = kafkalog_cluster
     cluster.create_topic("t")
@@ -61,7 +61,7 @@ def test_who_could_not_lead_leads_when_it_can(kafkalog_cluster: TestCluster) -> 
     assert [one.value for one in cluster.wait_for_records("t", 2)] == [b"1", b"2"]
 
 
-def test_who_could_not_follow_follows_when_it_can(kafkalog_cluster: TestCluster) -> None:
+def test_a_node_follows_once_it_can(kafkalog_cluster: TestCluster) -> None:
     """Its folder cannot be created; the others continue without it."""
     cluster = kafkalog_cluster
     for node in NODES[1:]:
@@ -112,7 +112,7 @@ def others_lead(cluster: TestCluster, hooks: Any) -> None:
 
 
 def knows(cluster: TestCluster, node: int, left: list[int]) -> bool:
-    """Whether a node reports the leader and the offline replicas to clients."""
+    """True if a node reports the leader and the offline replicas to clients."""
     with Raw(cluster.nodes[node].bootstrap_servers) as raw:
         (topic,) = raw.call(METADATA, 12, topics=[{"name": "t"}]).topics
     (row,) = topic.partitions
@@ -172,7 +172,7 @@ def test_a_full_disk_costs_no_lead(
     assert [one.value for one in cluster.wait_for_records("t", 2)] == [b"1", b"2"]
 
 
-def test_who_could_not_delete_says_so(
+def test_a_failed_deletion_is_reported(
     kafkalog_cluster: TestCluster, native_test: tuple[Any, Any]
 ) -> None:
     """Otherwise the controller would consider the replica deleted, and the topic's name free."""
@@ -231,7 +231,7 @@ def test_a_log_that_is_offline_is_led_by_another(
 
 
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
-def test_a_copy_whose_log_is_gone_does_not_come_back_empty(
+def test_a_replica_without_its_log_does_not_return_empty(
     kafkalog_cluster: TestCluster, leads: bool
 ) -> None:
     """It is out of sync and leads nothing until repair allows it to fetch again."""

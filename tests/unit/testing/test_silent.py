@@ -29,7 +29,7 @@ def new(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.kafkalog(topics={"orders": 3})
-def test_who_asks_for_what_the_controller_does_holds_up_nobody(
+def test_requests_for_a_silent_controller_hold_up_nobody(
     kafkalog_cluster: TestCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Topics, producer ids, coordinators: more requests of each than a node has threads, and still

@@ -150,7 +150,7 @@ def _json_one(value: Any, field: Field, version: int) -> Any:
 
 
 def found_in(theirs: Any, ours: Any) -> bool:
-    """Whether all that Kafka decoded is what we encoded; it does not show what records hold."""
+    """True if all fields that Kafka decoded equal the encoded ones; it does not show records."""
     if isinstance(theirs, dict):
         return isinstance(ours, dict) and all(
             name.lower().endswith(("records", "recordssizeinbytes"))

@@ -13,14 +13,14 @@ REFUSED = {0: range(3)}  # Produce: announced, but nothing can encode them
 
 
 @pytest.mark.parametrize("api", [a for a in apis.BY_KEY.values() if a.served], ids=lambda a: a.name)
-def test_what_is_served_can_be_coded(api: apis.Api) -> None:
+def test_served_versions_can_be_encoded(api: apis.Api) -> None:
     served = apis.SERVED[api.key]
     assert (api.min_version, api.max_version) == (served.start, served.stop - 1)
     for version in served:
         assert version in api.versions or version in REFUSED.get(api.key, ())
 
 
-def test_what_is_not_served_is_known_only() -> None:
+def test_unserved_requests_are_known() -> None:
     assert apis.PRODUCE.served == range(14)
     assert apis.SHARE_FETCH.served is None
     assert (apis.SHARE_FETCH.min_version, apis.SHARE_FETCH.max_version) == (1, 2)
@@ -34,7 +34,7 @@ def test_every_client_has_a_version_in_common(client: str) -> None:
         assert min(highest, apis.BY_KEY[key].max_version) in apis.SERVED[key]
 
 
-def test_the_document_knows_what_kafka_announces() -> None:
+def test_the_document_lists_kafkas_announced_versions() -> None:
     """No broker announces a version that is not stable yet."""
     try:
         kafka = declared.messages()

@@ -80,7 +80,7 @@ def test_an_api_is_as_kafka_declares_it(api: apis.Api, kafka: dict[str, Any]) ->
     ],
     ids=lambda api: api.name,
 )  # fmt: skip
-def test_what_brokers_on_zookeeper_say_is_as_their_kafka_declares_it(api: apis.Api) -> None:
+def test_requests_among_zookeeper_brokers_follow_kafka_3_9(api: apis.Api) -> None:
     """The newest version in Kafka 3.9, which it uses, and the older ones that we know."""
     try:
         kafka = declared.messages_with_zookeeper()

@@ -150,7 +150,7 @@ def test_golden_messages(golden: Golden) -> None:
 
 
 def holds(found: Any, given: Any) -> bool:
-    """Whether everything given is found."""
+    """True if all given fields are found."""
     if isinstance(given, dict):
         return all(holds(found[name], value) for name, value in given.items())
     if isinstance(given, list):

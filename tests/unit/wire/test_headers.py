@@ -64,18 +64,18 @@ def test_a_version_that_nobody_knows_still_has_a_header() -> None:
         ("0003000900000001ffff010109", "tagged fields: found length 9"),
     ],
 )
-def test_what_is_no_header_is_refused(data: str, text: str) -> None:
+def test_invalid_request_headers_are_refused(data: str, text: str) -> None:
     with pytest.raises(InvalidRequest, match=text):
         headers.decode_request_header(bytes.fromhex(data))
 
 
-def test_what_is_no_response_header_is_refused() -> None:
+def test_invalid_response_headers_are_refused() -> None:
     for data in (b"", b"\0\0\0", b"\0\0\0\x01", b"\0\0\0\x01\x01"):
         with pytest.raises(InvalidRequest, match="Metadata response v9: header"):
             headers.decode_response_header(apis.METADATA, 9, data)
 
 
-def test_what_cannot_be_a_header_is_refused() -> None:
+def test_unencodable_headers_are_refused() -> None:
     with pytest.raises(ArgumentError):
         headers.encode_request_header(apis.METADATA, 9, 1 << 40, "x")
     with pytest.raises(ArgumentError):

@@ -19,7 +19,7 @@ LARGE = [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\x7f\xff", b"\xff" * 10
 
 
 def survives(message: Message, version: int, data: bytes) -> bool:
-    """Whether it was accepted as a message."""
+    """True if it was accepted as a message."""
     try:
         message.decode(version, data)
     except InvalidRequest as error:
@@ -116,7 +116,7 @@ def test_small_elements_cannot_fill_memory(monkeypatch: pytest.MonkeyPatch) -> N
         (b"\x00\x01\x00\x00" + b"\xff" * 6, "tagged fields: found varint of more than 5 bytes"),
     ],
 )
-def test_errors_say_where_what_and_why(data: bytes, text: str) -> None:
+def test_errors_name_place_and_reason(data: bytes, text: str) -> None:
     with pytest.raises(InvalidRequest, match=f"Metadata request v9: {text}"):
         apis.METADATA.decode_request(9, data)
 
@@ -136,7 +136,7 @@ def test_unknown_tagged_fields_are_skipped() -> None:
     assert apis.METADATA.encode_request(9, found) == b"\x02\x02a\x00\x01\x00\x00\x00"
 
 
-def test_known_tagged_fields_beside_unknown_ones() -> None:
+def test_known_tagged_fields_among_unknown_ones() -> None:
     tags = b"\x03" + b"\x01\x08" + (7).to_bytes(8, "big") + b"\x09\x02ab" + b"\x03\x01\x01"
     found = apis.API_VERSIONS.decode_response(3, b"\0\0\x01\0\0\0\0" + tags)
     assert (found.finalized_features_epoch, found.zk_migration_ready) == (7, True)

@@ -58,7 +58,7 @@ def test_defaults(text: str, default: Any) -> None:
         ("A:i32 ; B:i32", "not a field"),
     ],
 )
-def test_what_is_no_notation_is_refused(text: str, why: str) -> None:
+def test_invalid_notation_is_refused(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         parse(text, ALL)
 

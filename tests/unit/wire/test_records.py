@@ -45,7 +45,7 @@ def test_an_unknown_metadata_record_is_named() -> None:
     [b"", b"\x01", b"\x01\x02", b"\x02\x02\x00", b"\x01\x02\x00", b"\x01\x02\x00\x01" + b"\0" * 18],
     ids=bytes.hex,
 )
-def test_what_is_no_metadata_record_is_refused(value: bytes) -> None:
+def test_invalid_metadata_records_are_refused(value: bytes) -> None:
     with pytest.raises(InvalidRequest):
         records.METADATA.decode(value)
 
@@ -98,7 +98,7 @@ def test_an_unknown_kind_of_a_group_is_named() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\0\x01", b"\0\x01\0\x01g\0\x01t\0\0\0\0\0"])
-def test_what_is_no_key_is_refused(data: bytes) -> None:
+def test_invalid_keys_are_refused(data: bytes) -> None:
     with pytest.raises(InvalidRequest):
         records.OFFSETS.decode_key(data)
 

@@ -25,7 +25,7 @@ VERSIONS = [(message, version) for message in MESSAGES for version in message.ve
 
 
 @given(st.data())
-def test_what_is_encoded_comes_back(data: st.DataObject) -> None:
+def test_encoding_round_trip(data: st.DataObject) -> None:
     message, version = data.draw(st.sampled_from(VERSIONS))
     comes_back(message, version, data.draw(values(message, version)))
 
@@ -46,7 +46,7 @@ def comes_back(message: Message, version: int, fields: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("version", apis.PRODUCE.versions)
-def test_what_is_large_stays_where_it_lies(version: int) -> None:
+def test_large_fields_are_not_copied(version: int) -> None:
     large, room = b"r" * LARGE_BYTES, bytearray(LARGE_BYTES + 1)
     records = (large, b"small", memoryview(room), large[1:])
     rows = [{"index": number, "records": one} for number, one in enumerate(records)]
@@ -90,7 +90,7 @@ def test_varints_come_back(value: int) -> None:
     assert uvarint(data + b"\xff", 0) == (value, len(data))
 
 
-def test_what_is_absent_has_its_default() -> None:
+def test_absent_fields_have_their_default() -> None:
     """In a version that lacks them: numbers, strings, ids, arrays, structs, null."""
     request = apis.FETCH.decode_request(4, apis.FETCH.encode_request(4, {"max_wait_ms": 1}))
     assert (request.session_epoch, request.rack_id, request.cluster_id) == (-1, "", None)
@@ -147,7 +147,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("fields", "kind", "text"), WRONG, ids=lambda x: str(x)[:50])
-def test_what_cannot_be_encoded_is_named(
+def test_unencodable_values_are_named(
     fields: dict[str, Any], kind: type[Exception], text: str
 ) -> None:
     version = 10 if "topic_id" in str(fields) else 9

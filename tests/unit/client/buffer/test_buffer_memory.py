@@ -91,7 +91,7 @@ def test_every_end_gives_back_once(broker: Peer, seed: int, idempotent: bool) ->
     assert all(future.done() for future in futures)
 
 
-def test_what_expires_gives_back(broker: Peer) -> None:
+def test_expired_records_free_their_memory(broker: Peer) -> None:
     broker.on(apis.PRODUCE, produced([ErrorCode.NOT_ENOUGH_REPLICAS] * 10_000))
     with suppress(errors.KafkalogError), make(broker, delivery_timeout_ms=40, request_timeout_ms=20,
                                               buffer_bytes=BUFFER) as producer:  # fmt: skip
@@ -101,7 +101,7 @@ def test_what_expires_gives_back(broker: Peer) -> None:
         counted(producer._waiting)
 
 
-def test_what_a_transaction_aborts_gives_back(store: Any) -> None:
+def test_aborted_records_free_their_memory(store: Any) -> None:
     """Sent or not; the next transaction begins with the whole buffer."""
     chance = random.Random(11)
     producer = Producer(store, transactional_id="one", linger_ms=1_000, buffer_bytes=BUFFER)
@@ -203,7 +203,7 @@ def test_the_memory_of_a_batch_that_has_ended_is_the_next_ones() -> None:
             assert Produced(0, bytes(batch.data or b"")).values() == [value]
 
 
-def test_what_somebody_still_sends_is_no_other_batchs() -> None:
+def test_memory_being_sent_is_not_reused() -> None:
     """A batch that has timed out has ended, but its connection may have sent only half of it."""
     filled = Filled()
     batch = filled.batch(b"one")

@@ -29,7 +29,7 @@ def sent_bytes(broker: Peer, codec: str, level: int | None) -> bytes:
 @pytest.mark.parametrize(
     ("codec", "levels"), [("gzip", (-1, 1, 9)), ("lz4", (9, 1, 17)), ("zstd", (3, -50, 19))]
 )
-def test_a_batch_is_what_the_codec_makes_at_that_level(
+def test_a_batch_is_compressed_at_the_given_level(
     broker: Peer, codec: str, levels: tuple[int, ...]
 ) -> None:
     default = sent_bytes(broker, codec, None)

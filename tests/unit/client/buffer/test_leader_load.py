@@ -37,7 +37,7 @@ def test_where_all_are_alike_there_are_no_weights() -> None:
     assert cumulative(2, {0: 5, 1: 5}, ()) == b""
 
 
-def test_who_is_unavailable_is_not_chosen_while_another_is() -> None:
+def test_unavailable_leaders_are_chosen_last() -> None:
     assert weights(3, {0: 9, 1: 1}, (0,)) == [0, 1, 2]
     assert weights(3, {}, (1,)) == [1, 0, 1]
     assert cumulative(2, {0: 1}, (0, 1)) == b""

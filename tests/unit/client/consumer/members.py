@@ -95,7 +95,7 @@ def joined(peer: Peer, **options: Any) -> Consumer:
 
 
 def placed(member: Consumer) -> bool:
-    """Whether its positions are known."""
+    """True if its positions are known."""
     return all(member._reading.position(tp) is not None for tp in member.assignment)
 
 

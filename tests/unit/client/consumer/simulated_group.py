@@ -225,7 +225,7 @@ class GroupWorld(World[GroupCore]):
         return [TopicPartition(name, p) for name, n in self.topics.items() for p in range(n)]
 
     def has(self, tp: TopicPartition) -> bool:
-        """Whether the cluster has the partition."""
+        """True if the cluster has the partition."""
         return tp.partition < self.topics.get(tp.topic, 0)
 
     def counts(self, topics: Iterable[str]) -> dict[str, int]:

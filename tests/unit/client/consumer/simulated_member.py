@@ -133,7 +133,7 @@ class SimulatedMember:
                     return stepped
 
     def _stepped(self, owned: list[TopicPartition], until_ms: int) -> Life:
-        """Whether it is in; None: the step is not finished."""
+        """Do one step; None: it is not finished."""
         member = self.member
         if member.state == OUT:
             self._post(apis.JOIN_GROUP, 9, member.join(self.core.subscription.topics, owned))

@@ -95,7 +95,7 @@ def after(
     ]
 
 
-def test_sticky_members_keep_what_they_had() -> None:
+def test_sticky_members_keep_their_partitions() -> None:
     """The example of Kafka's documentation: the second of three leaves."""
     topics = ("t0", "t1", "t2", "t3")
     partitions = dict.fromkeys(topics, 2)
@@ -110,7 +110,7 @@ def test_sticky_members_keep_what_they_had() -> None:
         assert set(first[m]) <= set(second[m])
 
 
-def test_a_cooperative_member_waits_for_what_another_still_reads() -> None:
+def test_a_cooperative_member_waits_for_revoked_partitions() -> None:
     """Two rebalances: the first revokes the partition, the second assigns it (KIP-429)."""
     partitions = {"t": 4}
     one = cooperative_assignment([Subscriber("a", None, ("t",))], partitions)
@@ -121,7 +121,7 @@ def test_a_cooperative_member_waits_for_what_another_still_reads() -> None:
     assert plain(three) == {"a": ["t0", "t1"], "b": ["t2", "t3"]}
 
 
-def test_of_two_who_claim_a_partition_the_later_generation_has_it() -> None:
+def test_the_later_generation_wins_a_claimed_partition() -> None:
     t0 = TopicPartition("t", 0)
     for generations, owner in (((3, 4), "b"), ((4, 3), "a")):
         members = [
@@ -212,7 +212,7 @@ def test_sticky_shares_are_even_and_settle(
     ),
     st.dictionaries(st.sampled_from("tuv"), st.integers(0, 9)),
 )
-def test_each_partition_has_one_owner_who_asked_for_it(
+def test_each_partition_has_one_subscribed_owner(
     members: dict[str, set[str]], partitions: dict[str, int]
 ) -> None:
     subscribers = [Subscriber(m, None, tuple(sorted(topics))) for m, topics in members.items()]

@@ -315,7 +315,7 @@ def test_a_member_that_reads_on_while_others_are_waited_for_is_counted_in(
             member.close()
 
 
-def test_read_committed_leaves_out_what_was_aborted_or_is_open(where: Any, topic: str) -> None:
+def test_read_committed_omits_aborted_and_open_transactions(where: Any, topic: str) -> None:
     """As Records and as columns, also with offsets that a transaction commits for the group."""
     tp = TopicPartition(topic, 0)
     options = {**EARLIEST, "isolation": "read_committed", "group": topic, "auto_commit": False}

@@ -267,7 +267,7 @@ def test_asyncio_commits_are_refused(broker: TestBroker) -> None:
     assert broker.committed("g") == {TP: 10}
 
 
-def test_who_never_joined_is_no_member(broker: TestBroker) -> None:
+def test_a_consumer_that_never_joined_is_no_member(broker: TestBroker) -> None:
     """Nor is a consumer that now reads partitions by hand."""
     nobody = GroupMetadata("g")
     with Consumer(broker.bootstrap_servers, **OPTIONS) as consumer:

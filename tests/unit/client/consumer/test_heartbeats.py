@@ -77,7 +77,7 @@ def test_they_do_not_wait_for_commits(peer: Peer, member: Consumer, how: str, wa
         watch.join(LIMIT_S)
 
 
-def test_they_do_not_wait_for_what_was_committed_to_end(peer: Peer, member: Consumer) -> None:
+def test_heartbeats_do_not_wait_for_commits_in_flight(peer: Peer, member: Consumer) -> None:
     """A commit before a rebalance, or the end of a background one, may take its time."""
 
     def slow(request: Any, version: int) -> Any:
@@ -94,7 +94,9 @@ def test_they_do_not_wait_for_what_was_committed_to_end(peer: Peer, member: Cons
     assert generation(member) == 2
 
 
-def test_they_do_not_wait_for_a_join_of_who_reads_on(coordinator: Coordinator, peer: Peer) -> None:
+def test_heartbeats_continue_during_a_cooperative_join(
+    coordinator: Coordinator, peer: Peer
+) -> None:
     """Without heartbeats it would not know whether the coordinator still counts it in."""
     coordinator.protocol = "cooperative-sticky"
 
@@ -114,9 +116,7 @@ def test_they_do_not_wait_for_a_join_of_who_reads_on(coordinator: Coordinator, p
         assert ids(peer) == ["", "m", "m"]
 
 
-def test_who_reads_on_while_it_joins_hears_that_it_is_out(
-    coordinator: Coordinator, peer: Peer
-) -> None:
+def test_a_joining_member_learns_that_it_was_removed(coordinator: Coordinator, peer: Peer) -> None:
     """It does not wait for the answer to its join: others own its partitions by now."""
     coordinator.protocol = "cooperative-sticky"
     lost: list[list[TopicPartition]] = []
@@ -193,7 +193,9 @@ class Reader(Consumer):
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
-def test_who_hears_nothing_for_a_session_reads_no_more(broker: TestBroker, assignor: str) -> None:
+def test_a_member_stops_reading_after_a_session_without_answers(
+    broker: TestBroker, assignor: str
+) -> None:
     """Others may own its partitions; it continues from its committed offsets once it has joined
     again."""
     clock = SkippingClock()
@@ -221,7 +223,7 @@ def test_who_hears_nothing_for_a_session_reads_no_more(broker: TestBroker, assig
         assert (after.member_id, after.generation) == (before.member_id, before.generation + 1)
 
 
-def test_who_hears_nothing_while_it_joins_reads_no_more_either(
+def test_a_joining_member_stops_reading_after_a_session_without_answers(
     coordinator: Coordinator, peer: Peer
 ) -> None:
     """A cooperative member whose JoinGroup waits at the coordinator, or was lost."""
@@ -290,7 +292,7 @@ def test_a_commit_that_outlasts_the_session_ends_in_a_loss(broker: TestBroker) -
         broker.heal()
 
 
-def test_who_was_removed_says_that_it_has_lost_its_partitions_when_it_closes(
+def test_a_removed_member_reports_lost_partitions_at_its_close(
     broker: TestBroker,
 ) -> None:
     with Reader(broker.bootstrap_servers, **{**READER, "heartbeat_ms": 20}) as one:

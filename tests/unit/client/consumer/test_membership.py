@@ -69,7 +69,7 @@ def test_a_heartbeat_may_send_it_back(
         (ErrorCode.UNKNOWN_MEMBER_ID, "lost"),
     ],
 )
-def test_listeners_hear_what_becomes_of_partitions(
+def test_listeners_hear_of_revoked_and_lost_partitions(
     coordinator: Coordinator, peer: Peer, assignor: str, code: int, told: str
 ) -> None:
     """Eager: revoked before the join.  Cooperative: kept, unless they are lost anyway."""
@@ -123,7 +123,9 @@ def test_partitions_of_others_are_given_back_and_it_joins_again(
         assert last.generation_id == 2
 
 
-def test_a_sticky_member_tells_what_it_had(coordinator: Coordinator, peer: Peer) -> None:
+def test_a_sticky_member_sends_its_previous_partitions(
+    coordinator: Coordinator, peer: Peer
+) -> None:
     coordinator.protocol = "sticky"
     with joined(peer, assignor="sticky") as member:
         peer.on(apis.HEARTBEAT, {"error_code": ErrorCode.REBALANCE_IN_PROGRESS}, {})
@@ -151,7 +153,7 @@ def test_a_fenced_member_is_told(peer: Peer, member: Consumer) -> None:
             member.poll(10)
 
 
-def test_what_cannot_be_joined_is_told(coordinator: Coordinator, peer: Peer) -> None:
+def test_a_refused_join_is_raised(coordinator: Coordinator, peer: Peer) -> None:
     peer.on(apis.JOIN_GROUP, {"error_code": ErrorCode.INCONSISTENT_GROUP_PROTOCOL})
     with (
         Consumer(peer.servers, "t", **OPTIONS) as consumer,
@@ -254,7 +256,9 @@ def test_a_join_that_others_delay_goes_on_with_the_next_poll(
         assert ids(peer) == ["", "m"]
 
 
-def test_who_does_not_poll_gives_its_partitions_up(coordinator: Coordinator, peer: Peer) -> None:
+def test_a_member_that_does_not_poll_gives_up_its_partitions(
+    coordinator: Coordinator, peer: Peer
+) -> None:
     """By the clock, not by waiting.  The next poll joins as a new member."""
     clock = ManualClock()
     lost: list[list[TopicPartition]] = []
@@ -273,7 +277,7 @@ def test_who_does_not_poll_gives_its_partitions_up(coordinator: Coordinator, pee
         assert ids(peer) == ["", "m", "", "m"]
 
 
-def test_what_it_gives_up_it_reads_no_more_while_the_goodbye_is_not_answered(
+def test_given_up_partitions_are_not_read_before_the_leave_is_answered(
     coordinator: Coordinator, peer: Peer
 ) -> None:
     """The coordinator may have assigned its partitions to others by then."""

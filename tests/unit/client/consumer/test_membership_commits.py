@@ -197,7 +197,7 @@ def test_a_commit_without_an_answer_is_told_of_at_the_end(peer: Peer, member: Co
     assert isinstance(problem, errors.Timeout)
 
 
-def test_no_commit_claims_a_generation_whose_share_is_not_known(
+def test_no_commit_uses_a_generation_without_an_assignment(
     coordinator: Coordinator, peer: Peer
 ) -> None:
     """A member that reads on while others join would commit, under the next generation, offsets of

@@ -126,7 +126,7 @@ def test_a_join_that_takes_all_of_the_poll_interval_is_no_pause(
         assert (peer.count(apis.LEAVE_GROUP), ids(peer)) == (0, ["", "m"])
 
 
-def test_who_does_not_poll_while_others_are_waited_for_leaves(
+def test_a_member_that_does_not_poll_during_a_join_leaves(
     coordinator: Coordinator, peer: Peer
 ) -> None:
     clock = ManualClock()
@@ -163,7 +163,7 @@ def test_a_share_that_comes_just_when_it_leaves_is_not_taken(
         again(member, 2)
 
 
-def test_what_is_lost_while_it_joins_is_told_before_it_joins_again(
+def test_partitions_lost_during_a_join_are_reported_before_the_next(
     coordinator: Coordinator, peer: Peer
 ) -> None:
     """A cooperative member reads on while it joins, but not once its partitions are lost."""

@@ -171,7 +171,7 @@ def test_a_broker_that_makes_none_is_told_of_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("allowed", [False, True])
-def test_only_what_it_subscribes_to_itself_is_made(peer: Peer, allowed: bool) -> None:
+def test_only_its_own_subscribed_topics_are_created(peer: Peer, allowed: bool) -> None:
     """Not topics that only other members subscribe to, and none unless that is allowed."""
 
     class Two(Coordinator):

@@ -51,7 +51,7 @@ def read(reader: Consumer, count: int) -> list[Record]:
 # ---- stored ------------------------------------------------------------------------------------
 
 
-def test_a_commit_takes_what_was_stored(shared: TestBroker, group: str) -> None:
+def test_a_commit_takes_stored_offsets(shared: TestBroker, group: str) -> None:
     with consumer(shared, group, config=BY_HAND) as reader:
         reader.assign([ZERO, ONE])
         read(reader, 10)
@@ -78,7 +78,7 @@ def test_a_record_stores_the_offset_behind_it(shared: TestBroker, group: str) ->
     assert at is not None and at.offset == 2 and at.leader_epoch >= 0
 
 
-def test_automatic_commits_take_what_was_stored(shared: TestBroker, group: str) -> None:
+def test_automatic_commits_take_stored_offsets(shared: TestBroker, group: str) -> None:
     with consumer(shared, group, auto_commit=True, config=BY_HAND) as reader:
         reader.subscribe(["t"])
         read(reader, 10)
@@ -86,7 +86,7 @@ def test_automatic_commits_take_what_was_stored(shared: TestBroker, group: str) 
     assert shared.committed(group) == {ZERO: 1}
 
 
-def test_what_is_given_up_is_stored_no_more(shared: TestBroker, group: str) -> None:
+def test_given_up_partitions_store_no_offsets(shared: TestBroker, group: str) -> None:
     with consumer(shared, group, config=BY_HAND) as reader:
         reader.assign([ZERO, ONE])
         reader.store_offsets({ZERO: 1, ONE: 1})
@@ -128,7 +128,7 @@ def test_another_thread_stores_nothing_and_looks_at_nothing(
     assert shared.committed(group) == {ZERO: 1}
 
 
-def test_asyncio_commits_what_was_stored(shared: TestBroker, group: str) -> None:
+def test_asyncio_commits_stored_offsets(shared: TestBroker, group: str) -> None:
     async def work() -> None:
         async with aio.Consumer(
             shared.bootstrap_servers, group=group, auto_offset_reset="earliest",
@@ -166,7 +166,7 @@ def test_partitions_come_and_go_one_by_one(shared: TestBroker) -> None:
 
 @pytest.mark.parametrize("auto", [True, False])
 @pytest.mark.parametrize("how", ["assign", "incremental_unassign"])
-def test_what_is_unassigned_is_committed_if_that_is_automatic(
+def test_unassigned_partitions_are_committed_automatically(
     shared: TestBroker, group: str, how: str, auto: bool
 ) -> None:
     with consumer(shared, group, auto_commit=auto) as reader:
@@ -209,7 +209,7 @@ def test_topics_are_listed_with_their_partitions(shared: TestBroker, group: str)
         assert len(read(reader, 3)) == 3
 
 
-def test_seek_to_what_is_committed(shared: TestBroker, group: str) -> None:
+def test_seek_to_committed_offsets(shared: TestBroker, group: str) -> None:
     with consumer(shared, group) as reader:
         reader.assign([ZERO, ONE])
         read(reader, 10)

@@ -115,7 +115,7 @@ def test_an_older_coordinator_is_given_names(known: Peer) -> None:
     assert [topic.name for topic in sent.topics] == ["t"]
 
 
-def test_what_is_committed_is_asked_again_where_the_id_is_unknown(known: Peer) -> None:
+def test_committed_offsets_are_requested_again_for_an_unknown_id(known: Peer) -> None:
     """By id or by name, as the metadata then says."""
 
     def fetched(version: int, code: int = 0) -> dict[str, Any]:

@@ -114,7 +114,7 @@ def test_where_to_begin_is_asked_once(peer: Peer, reset: str) -> None:
 
 
 def looked(cluster: Cluster) -> bool:
-    """Whether metadata is there, without waiting."""
+    """True if metadata is there, without waiting."""
     patience = cluster.patience
     wait: Callable[..., Any] = answering
     with patience.whole(math.inf, wait):

@@ -120,7 +120,7 @@ def test_topics_that_are_not_wanted_any_more_without_a_group(broker: TestBroker)
         assert (consumer.assignment, consumer.poll(0)) == ([], [])
 
 
-def test_what_is_wanted_still_is_kept(broker: TestBroker) -> None:
+def test_partitions_still_wanted_are_kept(broker: TestBroker) -> None:
     """A cooperative member gives back only the others, and keeps reading."""
     broker.create_topic("z")
     told: list[list[TopicPartition]] = []

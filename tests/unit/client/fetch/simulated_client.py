@@ -31,7 +31,7 @@ class Looked(NamedTuple):
     names: list[str]
     answer: Any
     unknown: bool
-    """Whether the request was for topics missing from the metadata."""
+    """True if the request was for topics missing from the metadata."""
 
 
 class Client:

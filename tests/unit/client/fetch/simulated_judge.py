@@ -131,14 +131,14 @@ class Judge:
             raise Violated(f"P3: nothing that was read was cut: {_named(tp)}: {why}")
 
     def _was_cut(self, tp: TopicPartition, book: _Book) -> bool:
-        """Whether what was read is no longer in the log, or the log is another topic's."""
+        """True if what was read is no longer in the log, or the log is another topic's."""
         last, part = book.last, self._logs.part(tp)
         if last is None or last < 0 or book.pieces or part is None:
             return True  # not known, or not all was handed out
         return last in self._logs.cut or self._is_anothers(tp, last)
 
     def _is_anothers(self, tp: TopicPartition, number: int) -> bool:
-        """Whether a record belongs to an earlier topic with the same name."""
+        """True if a record belongs to an earlier topic with the same name."""
         part = self._logs.part(tp)
         return part is None or self._logs.made[number].topic_id != part.topic_id
 

@@ -106,7 +106,7 @@ class Replica:
         self.open_at = None
 
     def has(self, one: Batch) -> bool:
-        """Whether the batch is in the log, or was before retention."""
+        """True if the batch is in the log, or was before retention."""
         if one.end <= self.start:
             return True
         at = bisect_left(self.batches, one.offset, key=_offset_of)

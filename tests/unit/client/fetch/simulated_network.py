@@ -66,7 +66,7 @@ class Flight:
         """When it was sent, by the judge's numbers."""
         self.take = take
         self.over = False
-        """Whether it is answered, or abandoned."""
+        """True if it is answered, or abandoned."""
 
     def end(self, answer: Any) -> None:
         """Take an answer, or the failure of the connection."""

@@ -42,7 +42,7 @@ class Visit(NamedTuple):
     parts: dict[Key, Held]
     session_id: int
     whole: bool
-    """Whether all partitions are answered."""
+    """True if all partitions are answered."""
     rack: bool
     committed: bool
 
@@ -56,7 +56,7 @@ class Node:
         self.silent_until_ms = 0
         self.sessions: dict[int, Kept] = {}
         self.room = True
-        """Whether it keeps sessions."""
+        """True if it keeps sessions."""
         self.nearer = 0.0
         """How often it names another replica as preferred."""
         self.view: dict[str, Any] = {}

@@ -102,7 +102,7 @@ def test_an_answer_of_a_topic_that_was_recreated_changes_nothing(core: Core) -> 
 
 
 @pytest.mark.parametrize("new", [{"epoch": 5}, {"epoch": 0, "topic": 78}], ids=["leader", "topic"])
-def test_a_leader_of_before_says_nothing_of_a_position(core: Core, new: dict[str, int]) -> None:
+def test_answers_of_an_earlier_leader_are_ignored(core: Core, new: dict[str, int]) -> None:
     core.seek(TP, Place(10, 2))
     ask(core)
     core.known.answered(["t"], metadata_of(metadata(**new)))

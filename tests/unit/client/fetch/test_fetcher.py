@@ -199,7 +199,7 @@ def test_bytes_that_are_no_batch(leader: Peer, scripted: Cluster, data: bytes) -
     ],
     ids=["leader", "unknown", "storage", "session", "close"],
 )
-def test_what_passes_is_tried_again(
+def test_retriable_errors_are_retried(
     leader: Peer, scripted: Cluster, data: bytes, trouble: Any
 ) -> None:
     """With fresh metadata, from the same position."""
@@ -210,7 +210,7 @@ def test_what_passes_is_tried_again(
     fetcher.close()
 
 
-def test_what_lasts_is_told(leader: Peer, scripted: Cluster) -> None:
+def test_lasting_errors_are_raised(leader: Peer, scripted: Cluster) -> None:
     leader.on(apis.FETCH, rows(row(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
     fetcher = Fetcher(scripted, {TP: 0}, FAST)
     with pytest.raises(errors.KafkalogError, match="fetch of t-0: TOPIC_AUTHORIZATION_FAILED"):
@@ -252,7 +252,7 @@ def test_an_offset_out_of_range_may_go_to_the_start(
     fetcher.close()
 
 
-def test_what_was_sought_meanwhile_counts(leader: Peer, scripted: Cluster, data: bytes) -> None:
+def test_a_seek_during_a_fetch_wins(leader: Peer, scripted: Cluster, data: bytes) -> None:
     """The answer for the old position is dropped."""
     leader.on(apis.FETCH, serve(data))
     fetcher = Fetcher(scripted, {TP: 0}, FAST)

@@ -10,7 +10,7 @@ from kafkalog.client.fetch.core import Core
 from tests.support.ledger import HEAD, Search, record, search
 
 
-def test_a_search_counts_what_it_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_counts_its_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     found = search("fetch", 3, 0.0)
     assert (found.first, found.count, found.failed) == (3, 1, []) and found.events > 0
     monkeypatch.setattr(Core, "_withdraw", lambda _self, _tp: None)

@@ -63,7 +63,7 @@ def test_a_range_costs_the_answers_that_it_needs(store: Store, asked: Any) -> No
         assert positions[0] == 105 and len(positions) in (3, 4) and positions[-1] < 307
 
 
-def test_who_stops_early_leaves_no_connection(store: Store) -> None:
+def test_an_early_stop_leaves_no_connection(store: Store) -> None:
     with Cluster(store) as cluster:
         made: list[Any] = []
         real = cluster.another

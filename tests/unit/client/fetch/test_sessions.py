@@ -37,7 +37,7 @@ def begun(offsets: dict[TopicPartition, int]) -> Session:
 # ---- requests, by themselves ---------------------------------------------------------------
 
 
-def test_only_what_changed_is_said() -> None:
+def test_only_changes_are_sent() -> None:
     session = begun({A: 1, B: 2})
     asked = sessions.ask(session, {A: 1, B: 3, C: 0}, {"t": ID}, True)
     assert (asked.session_id, asked.epoch) == (5, 1)
@@ -48,13 +48,13 @@ def test_only_what_changed_is_said() -> None:
     assert asked.forgotten == [(A, ID), (B, ID)]
 
 
-def test_what_was_not_answered_is_said_again() -> None:
+def test_unanswered_changes_are_sent_again() -> None:
     session = begun({A: 1})
     first = sessions.ask(session, {A: 2}, {"t": ID}, True)
     assert sessions.ask(session, {A: 2}, {"t": ID}, True) == first
 
 
-def test_a_topic_that_was_made_anew_is_forgotten_by_its_old_id() -> None:
+def test_a_recreated_topic_is_forgotten_by_its_old_id() -> None:
     asked = sessions.ask(begun({A: 1, B: 2}), {A: 1}, {"t": OTHER}, True)
     assert asked.offsets == {A: 1}
     assert sorted(asked.forgotten) == [(A, ID), (B, ID)]
@@ -89,7 +89,7 @@ def test_after_the_last_epoch_comes_the_first() -> None:
     assert sessions.answered(asked, 5, 0).epoch == 1
 
 
-def test_what_is_lost_makes_room_where_it_may_still_be() -> None:
+def test_a_lost_session_is_closed_if_it_may_exist() -> None:
     session = begun({A: 1})
     assert sessions.lost(session) == NONE._replace(session_id=5)
     assert sessions.lost(session, ErrorCode.FETCH_SESSION_ID_NOT_FOUND) == NONE
@@ -130,7 +130,7 @@ class Node:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_node_reads_what_is_wanted_whatever_happens(seed: int) -> None:
+def test_the_node_always_reads_the_wanted_partitions(seed: int) -> None:
     """Partitions come and go, topics are recreated, answers are lost, sessions are evicted."""
     chance = random.Random(seed)
     node, session = Node(), NONE
@@ -202,7 +202,7 @@ def test_a_session_lasts_while_partitions_come_and_go(
 
 
 @pytest.mark.parametrize("how", ["evicted", "epoch", "connection", "anew"])
-def test_what_is_lost_begins_anew(where: Any, cluster: Cluster, topic: str, how: str) -> None:
+def test_a_lost_session_begins_again(where: Any, cluster: Cluster, topic: str, how: str) -> None:
     tp = TopicPartition(topic, 0)
     fetcher = Fetcher(cluster, {tp: 0}, FAST)
     with Producer(where, linger_ms=0) as producer:

@@ -285,7 +285,7 @@ def test_older_metadata_is_not_taken(scripted: Cluster, leader: Leader1) -> None
     assert epoch() == 0
 
 
-def test_metadata_that_is_older_than_what_was_committed(scripted: Cluster, leader: Leader1) -> None:
+def test_metadata_older_than_the_commit(scripted: Cluster, leader: Leader1) -> None:
     """A former leader would not know that epoch, so it is not asked."""
     made = fetcher(scripted)
     made.seek(TP, 10, 5)
@@ -391,7 +391,7 @@ def test_another_topic_of_that_name_was_not_cut(peer: Peer, leader: Leader1, how
 # ---- what was read -------------------------------------------------------------------------
 
 
-def test_which_epoch_is_before_an_offset(tmp_path: Path) -> None:
+def test_the_epoch_before_an_offset(tmp_path: Path) -> None:
     """Also with several in one answer."""
     epochs = Epochs()
     epochs.start(TP, Place(4, 1))
@@ -430,7 +430,7 @@ def test_where_a_log_has_parted(tmp_path: Path) -> None:
     assert parted(20, _end(-1, -1)) == Place(-1, -1)
 
 
-def test_an_epoch_by_hearsay_is_not_taken_for_what_was_read(tmp_path: Path) -> None:
+def test_a_reported_epoch_is_not_the_epoch_of_the_last_record(tmp_path: Path) -> None:
     """A log's end carries its leader's epoch, in which there may be no record."""
     epochs = Epochs()
     epochs.start(TP, Place(10, 7))

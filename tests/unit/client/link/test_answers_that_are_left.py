@@ -140,7 +140,7 @@ def test_a_wakeup_while_a_share_is_taken(
     assert {*one.assignment} <= {TopicPartition("t", 0), TopicPartition("t", 1)}
 
 
-def test_a_line_that_is_closed_ends_what_it_retries(broker: TestBroker) -> None:
+def test_a_close_ends_retries(broker: TestBroker) -> None:
     """Not after default.api.timeout.ms: closing its producer would wait that long."""
     began, rung = threading.Event(), threading.Event()
 

@@ -50,13 +50,13 @@ def test_an_error_number_from_the_future_is_told() -> None:
 @pytest.mark.parametrize(
     "passing", [created(ErrorCode.NOT_CONTROLLER), created(ErrorCode.REQUEST_TIMED_OUT), CLOSE]
 )
-def test_what_passes_is_tried_again(peer: Peer, scripted: Cluster, passing: Any) -> None:
+def test_retriable_errors_are_retried(peer: Peer, scripted: Cluster, passing: Any) -> None:
     peer.on(apis.CREATE_TOPICS, passing, passing, CREATED)
     topics.create_topic(scripted, "t")
     assert peer.count(apis.CREATE_TOPICS) == 3
 
 
-def test_what_lasts_is_told_at_once(peer: Peer, scripted: Cluster) -> None:
+def test_lasting_errors_are_raised_at_once(peer: Peer, scripted: Cluster) -> None:
     peer.on(apis.CREATE_TOPICS, created(ErrorCode.INVALID_REPLICATION_FACTOR))
     with pytest.raises(errors.KafkalogError, match="INVALID_REPLICATION_FACTOR: so it is"):
         topics.create_topic(scripted, "t", replication_factor=5)
@@ -156,7 +156,7 @@ def offsets_answer(rows: dict[int, tuple[int, int]]) -> dict[str, Any]:
     }
 
 
-def test_only_what_failed_is_asked_again(peer: Peer, scripted: Cluster) -> None:
+def test_only_failed_parts_are_retried(peer: Peer, scripted: Cluster) -> None:
     peer.on(apis.METADATA, peer.metadata({"t": 2}))
     peer.on(
         apis.LIST_OFFSETS,

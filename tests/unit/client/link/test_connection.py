@@ -200,7 +200,7 @@ def test_an_answer_that_breaks_the_protocol(peer: Peer, answer: bytes, message: 
         connection.call(apis.METADATA, {"topics": None})
 
 
-def test_memory_grows_with_what_came_not_with_what_was_announced(peer: Peer) -> None:
+def test_memory_grows_with_received_bytes_only(peer: Peer) -> None:
     import tracemalloc
 
     connection = connect(peer, SHORT)
@@ -299,7 +299,7 @@ class Roomy(Tcp):
         return made
 
 
-def test_what_is_given_up_does_not_arrive_later() -> None:
+def test_abandoned_requests_do_not_arrive_later() -> None:
     """The kernel holds it while the network is down: an EndTxn that arrived during the next
     transaction would end that one."""
     gone = threading.Event()
@@ -324,7 +324,7 @@ def test_what_is_given_up_does_not_arrive_later() -> None:
         assert peer.count(apis.END_TXN) == 0
 
 
-def test_what_was_sent_before_a_close_arrives() -> None:
+def test_requests_sent_before_a_close_arrive() -> None:
     """Produce with acks=0, or a last request, whose answer nobody waits for."""
     gone = threading.Event()
 

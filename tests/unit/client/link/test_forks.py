@@ -116,9 +116,7 @@ def client(served: TestBroker, kind: str, unique: str) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("what", CALLS)
-def test_what_a_child_asks_of_a_client_is_refused(
-    served: TestBroker, unique: str, what: str
-) -> None:
+def test_calls_in_a_forked_child_are_refused(served: TestBroker, unique: str, what: str) -> None:
     with client(served, what.split()[0], unique) as made:
         assert in_child(lambda: CALLS[what](made)) == 1
 

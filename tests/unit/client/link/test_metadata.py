@@ -31,7 +31,7 @@ HERE, THERE = Address("here", 1), Address("there", 2)
 
 
 @pytest.mark.explore
-def test_what_is_believed_follows_from_what_was_said() -> None:
+def test_known_metadata_follows_from_answers() -> None:
     """M1 to M7 hold whichever brokers lag, and however answers arrive."""
     for world in runs(simulate, RUNS):
         assert world.believed, f"seed {world.seed}: nothing was answered"
@@ -180,7 +180,7 @@ CANARIES = {
 
 
 @pytest.mark.parametrize("plant", CANARIES, ids=lambda plant: plant.__name__)
-def test_the_simulation_finds_what_is_planted(
+def test_the_simulation_finds_planted_bugs(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of these bugs breaks a promise within a few runs."""
@@ -203,7 +203,7 @@ def epoch_of(known: Known, name: str) -> int:
     return known.topics[name].partitions[0].leader_epoch
 
 
-def test_what_was_not_asked_for_is_not_taken() -> None:
+def test_unrequested_topics_are_ignored() -> None:
     known = Known()
     known.answered(["t"], said(topic("t", 1, 0), topic("u", 2, 0)))
     assert set(known.topics) == {"t"}
@@ -264,7 +264,7 @@ def test_a_topic_id_has_its_name_until_another_has_it() -> None:
     assert known.topic_name(UUID(int=0)) is None
 
 
-def test_what_another_has_learned_is_known_by_id_too() -> None:
+def test_learned_topics_are_known_by_id() -> None:
     other, known = Known(), Known()
     other.answered(["t"], said(topic("t", 1, 0)))
     known.learn(other, ["t"])
@@ -320,7 +320,7 @@ def test_partitions_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch
     assert len(known.topics["t"].partitions) <= 100 + 40
 
 
-def test_which_brokers_are_asked() -> None:
+def test_brokers_asked_for_metadata() -> None:
     nodes = {1: HERE, 2: THERE}
     always, never = Recovery(True, 1.0), Recovery(False, 1.0)
     assert always.brokers([THERE], nodes) == [THERE, HERE]

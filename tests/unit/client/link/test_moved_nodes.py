@@ -125,7 +125,7 @@ def test_a_broker_that_knows_no_node_is_left(three: list[Peer]) -> None:
     assert (server.count(apis.METADATA), other.count(apis.METADATA)) == (2, 1)
 
 
-def test_a_topic_whose_making_is_put_off_is_not_there_yet(peer: Peer, scripted: Cluster) -> None:
+def test_a_throttled_creation_is_retriable(peer: Peer, scripted: Cluster) -> None:
     """A quota delays its creation: the error is retriable, not a topic without partitions."""
     coming = peer.metadata({"t": 0}, error=ErrorCode.THROTTLING_QUOTA_EXCEEDED)
     peer.on(apis.METADATA, coming, peer.metadata({"t": 2}))

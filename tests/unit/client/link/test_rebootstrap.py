@@ -164,7 +164,7 @@ def test_without_rebootstrapping_a_server_is_asked_once(pair: tuple[Peer, Peer])
     assert (node.count(apis.METADATA), node.count(apis.FIND_COORDINATOR)) == (1, 1)
 
 
-def test_a_broker_says_that_what_is_known_is_stale(pair: tuple[Peer, Peer]) -> None:
+def test_a_rebootstrap_answer_drops_the_metadata(pair: tuple[Peer, Peer]) -> None:
     """The metadata is dropped, connections are closed, and the first server is asked."""
     server, node = pair
     with cluster_of(server) as cluster:

@@ -185,7 +185,7 @@ def test_one_that_the_broker_has_closed_is_opened_again_without_an_error(peer: P
 
 
 @pytest.mark.parametrize("acks", ["all", 0])
-def test_a_producer_sends_once_what_comes_after_an_idle_time(
+def test_a_producer_sends_once_after_an_idle_time(
     broker: Peer, caplog: pytest.LogCaptureFixture, acks: str | int
 ) -> None:
     """With acks=0 it would otherwise be lost."""
@@ -199,7 +199,7 @@ def test_a_producer_sends_once_what_comes_after_an_idle_time(
     assert not caplog.records
 
 
-def test_a_producer_closes_what_it_does_not_use(broker: Peer) -> None:
+def test_a_producer_closes_idle_connections(broker: Peer) -> None:
     with make(broker, config={"connections.max.idle.ms": 1}) as producer:
         for _ in range(2):
             producer.send("t", b"x", partition=0).result(LIMIT_S)
@@ -208,7 +208,7 @@ def test_a_producer_closes_what_it_does_not_use(broker: Peer) -> None:
         wait_for(lambda: not broker.open, "those for metadata, too")
 
 
-def test_a_consumer_closes_what_it_does_not_use(peer: Peer) -> None:
+def test_a_consumer_closes_idle_connections(peer: Peer) -> None:
     peer.on(apis.METADATA, peer.metadata({"t": 1}))
     peer.on(apis.FETCH, {"responses": []})
     config = {**MEMBER["config"], "connections.max.idle.ms": 1}
@@ -221,7 +221,7 @@ def test_a_consumer_closes_what_it_does_not_use(peer: Peer) -> None:
         wait_for(lambda: consumer.poll(1) or peer.count(apis.FETCH) > fetches + 1, "it reads on")
 
 
-def test_a_consumers_threads_close_what_they_do_not_use(peer: Peer) -> None:
+def test_a_consumers_threads_close_idle_connections(peer: Peer) -> None:
     """The committer had nothing to do for a while."""
     clock = ManualClock()
     Coordinator(peer)

@@ -63,7 +63,7 @@ def partitions(peer: Peer) -> list[int]:
     ]
 
 
-def test_each_leader_gets_what_is_its(pair: tuple[Peer, Peer]) -> None:
+def test_each_leader_gets_its_partitions(pair: tuple[Peer, Peer]) -> None:
     one, two = pair
     with Cluster(one.servers, QUICK) as cluster, Producer(cluster) as producer:
         for i in range(6):
@@ -336,9 +336,7 @@ def test_a_producer_that_is_not_connected_yet_closes_at_once(pair: tuple[Peer, P
 
 
 @pytest.mark.parametrize("api", [apis.API_VERSIONS, apis.METADATA, apis.INIT_PRODUCER_ID])
-def test_a_producer_whose_broker_says_nothing_closes_at_once(
-    pair: tuple[Peer, Peer], api: Any
-) -> None:
+def test_a_producer_of_a_silent_broker_closes_at_once(pair: tuple[Peer, Peer], api: Any) -> None:
     """Whichever request is the first without an answer; the timeout is an hour."""
     one, _ = pair
     one.on(api, STALL)
@@ -411,7 +409,7 @@ def test_a_poll_waits_for_no_connection(pair: tuple[Peer, Peer], tmp_path: Any) 
 
 
 @pytest.mark.parametrize("trouble", ["gone", "silent", "no leader"])
-def test_a_node_that_fails_does_not_hold_up_what_others_have(
+def test_a_failing_node_does_not_hold_up_other_nodes(
     pair: tuple[Peer, Peer], tmp_path: Any, trouble: str
 ) -> None:
     """Other partitions are read on, however long it lasts, and its own when it is back."""

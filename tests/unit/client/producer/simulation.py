@@ -455,7 +455,7 @@ def _named(batch: Batch) -> str:
 
 
 def _holds(log: Log, flight: Flight, tp: TopicPartition) -> bool:
-    """Whether the request's batch is the last one in a log: it may arrive again."""
+    """True if the request's batch is the last one in a log: it may arrive again."""
     batch, last = flight.batches[tp], log.batches[-1:]
     return bool(last) and (last[0].producer, last[0].sequence) == (batch.pid, batch.sequence)
 

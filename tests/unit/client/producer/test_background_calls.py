@@ -29,7 +29,7 @@ def test_calls_are_made_one_at_a_time_and_count_when_they_are_settled(scripted: 
     line.close()
 
 
-def test_what_a_call_raises_is_nobody_elses(scripted: Cluster) -> None:
+def test_a_failed_call_affects_only_its_caller(scripted: Cluster) -> None:
     """Its caller gets the failure; without a caller its thread fails."""
     line = Line(scripted, lambda: None)
     told: list[object] = []

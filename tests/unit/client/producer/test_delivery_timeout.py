@@ -94,7 +94,7 @@ def test_it_was_not_taken_or_nobody_knows(broker: Peer, slow: Slow, answer: Any)
     assert (last.producer, last.sequence) == ((4001, 0), 0)
 
 
-def test_a_transaction_of_which_it_was_can_only_be_aborted(broker: Peer, slow: Slow) -> None:
+def test_a_transaction_with_an_expired_record_can_only_be_aborted(broker: Peer, slow: Slow) -> None:
     where = {"key": "x", "node_id": 1, "host": "127.0.0.1", "port": broker.port}
     broker.on(apis.FIND_COORDINATOR, {"coordinators": [where]})
     broker.on(apis.ADD_PARTITIONS_TO_TXN, joined)
@@ -125,7 +125,7 @@ def joined(request: Any, version: int) -> Any:
     return {"results_by_topic_v3_and_below": topics}
 
 
-def test_what_was_lost_before_says_so_when_its_time_is_over(broker: Peer) -> None:
+def test_an_expired_retry_reports_a_possible_store(broker: Peer) -> None:
     """It waits for a retry: an attempt may have stored it."""
     broker.on(apis.PRODUCE, CLOSE)
     producer = make(broker, **LONG)

@@ -103,7 +103,7 @@ def test_others_send_while_a_batch_is_filled(broker: Peer) -> None:
 
 
 @pytest.mark.parametrize("end", ["hold", "refuse", "fail"])
-def test_what_was_filled_too_late_is_not_sent(broker: Peer, end: str) -> None:
+def test_batches_filled_too_late_are_not_sent(broker: Peer, end: str) -> None:
     """A transaction has ended, the producer was closed, or the rows were invalid."""
 
     def before() -> None:

@@ -72,7 +72,7 @@ def test_a_deleted_topic_is_asked_for_while_something_is_to_be_sent(sent: Asked)
     assert sent.asks(1_004.0) == question("t")
 
 
-def test_what_is_doubted_is_asked_for_until_there_is_an_answer(sent: Asked) -> None:
+def test_doubted_metadata_is_requested_until_answered(sent: Asked) -> None:
     sent.questions.doubt_node(1)
     assert sent.questions.leader(ZERO) is None
     sent.questions.answered(question("t"), 1_001.0, False)
@@ -92,7 +92,7 @@ def test_a_partition_without_a_leader_is_looked_for_although_nothing_is_sent(sen
     assert sent.asks(1_003.0) is None
 
 
-def test_what_is_old_is_looked_at_and_never_made(sent: Asked) -> None:
+def test_old_metadata_is_refreshed_without_creating_topics(sent: Asked) -> None:
     """Topics unused for long are left out; without an answer it is asked again."""
     old_s = 1_000.0 + AGE_S
     sent.used = {"t": old_s - 1, "u": old_s - 1, "idle": old_s - IDLE_S - 1}

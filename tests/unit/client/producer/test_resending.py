@@ -47,7 +47,7 @@ SELDOM: dict[str, object] = {"retry.backoff.ms": 100, "retry.backoff.max.ms": 10
     ],
     ids=["leader", "replicas", "unknown", "close", "stall"],
 )
-def test_what_failed_is_sent_again_in_order(broker: Peer, trouble: Any) -> None:
+def test_failed_batches_are_resent_in_order(broker: Peer, trouble: Any) -> None:
     """The same bytes with the same sequences; nothing overtakes them.  With a short timeout, a busy
     machine may cause another retry."""
     done: list[Delivery] = []
@@ -90,9 +90,7 @@ def strict(trouble: list[int]) -> Any:
 
 
 @pytest.mark.parametrize("trouble", [[6], [0, 19, 0, 0, 0, 7, 6], [0, 0, 2, 0, 2, 2]], ids=str)
-def test_what_was_behind_a_failure_is_sent_again_behind_it(
-    broker: Peer, trouble: list[int]
-) -> None:
+def test_batches_after_a_failed_one_are_resent_after_it(broker: Peer, trouble: list[int]) -> None:
     """With several in flight, one fails, so the broker refuses those that follow it."""
     judge = strict(trouble)
     broker.on(apis.PRODUCE, judge)
@@ -133,7 +131,7 @@ def test_retries_end(broker: Peer) -> None:
         producer.close()
 
 
-def test_what_keeps_records_back_is_told_at_once(
+def test_a_reason_for_delay_is_logged_at_once(
     broker: Peer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """For example of a full disk: immediately and when the timeout ends, not at each attempt."""
@@ -190,7 +188,7 @@ def test_a_refusal_is_told_once_and_the_producer_goes_on(
     assert (second.producer, second.sequence, second.values()) == ((4001, 0), 0, [b"y"])
 
 
-def test_a_broker_that_forgot_the_producer_gets_it_anew(broker: Peer) -> None:
+def test_a_broker_that_forgot_the_producer_gets_a_new_id(broker: Peer) -> None:
     broker.on(apis.PRODUCE, produced([]), produced([ErrorCode.UNKNOWN_PRODUCER_ID]), produced([]))
     broker.on(apis.INIT_PRODUCER_ID, PRODUCER_ID, {"producer_id": 4001, "producer_epoch": 0})
     with make(broker) as producer:
@@ -201,7 +199,7 @@ def test_a_broker_that_forgot_the_producer_gets_it_anew(broker: Peer) -> None:
     ]  # fmt: skip
 
 
-def test_what_may_be_there_keeps_its_id_when_the_producer_gets_another(broker: Peer) -> None:
+def test_a_possibly_stored_batch_keeps_its_producer_id(broker: Peer) -> None:
     """Another partition's refusal changes the id; a broker would take the batch for a new one."""
     left = {0: [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND], 1: [ErrorCode.MESSAGE_TOO_LARGE]}
 
@@ -247,7 +245,7 @@ def two_at_once(broker: Peer, *codes: int) -> tuple[Producer, list[Any]]:
     return producer, futures
 
 
-def test_what_a_gap_keeps_out_goes_with_the_new_id(broker: Peer) -> None:
+def test_batches_after_a_gap_use_the_new_producer_id(broker: Peer) -> None:
     """Before it, a record was abandoned that the broker never saw."""
     late, large = ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.MESSAGE_TOO_LARGE
     unknown = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -263,7 +261,7 @@ def test_what_a_gap_keeps_out_goes_with_the_new_id(broker: Peer) -> None:
 @pytest.mark.parametrize(
     "code", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER], ids=str
 )
-def test_what_may_be_there_goes_under_no_new_id(broker: Peer, code: ErrorCode) -> None:
+def test_a_possibly_stored_batch_gets_no_new_producer_id(broker: Peer, code: ErrorCode) -> None:
     """Its leader had both records, and after a restart or an election only earlier ones: the first
     is abandoned, and so is the next, which otherwise could be stored twice.  A broker that stops
     leading while replicas copy the batch answers so, too."""
@@ -334,7 +332,7 @@ def creating(broker: Peer) -> list[tuple[list[str], bool]]:
     ]
 
 
-def test_only_who_sends_has_a_topic_made(broker: Peer) -> None:
+def test_only_a_send_creates_a_topic(broker: Peer) -> None:
     """A topic that is only refreshed may have been deleted, and is not recreated."""
     with make(broker, {"metadata.max.age.ms": 20}) as producer:
         producer.send("t", b"x", partition=0).result(LIMIT_S)
@@ -559,7 +557,7 @@ threading.Thread.start = refuse  # as in Python 3.12, at the end of a program
 """
 
 
-def test_what_a_program_has_sent_goes_out_when_it_ends_without_a_close(broker: Peer) -> None:
+def test_an_exit_without_close_delivers_sent_records(broker: Peer) -> None:
     """Also over a connection still to be made, when no thread can be started any more."""
     done = subprocess.run([sys.executable, "-c", ENDS, broker.servers], timeout=LIMIT_S)
     assert done.returncode == 0

@@ -79,7 +79,9 @@ def test_a_partition_of_ones_own(tmp_path: Path, source: kafkalog.Log) -> None:
 
 
 @pytest.mark.parametrize("kind", ["partitioner", "interceptor"])
-def test_who_wants_to_see_each_record_does(tmp_path: Path, source: kafkalog.Log, kind: str) -> None:
+def test_partitioners_and_interceptors_see_each_record(
+    tmp_path: Path, source: kafkalog.Log, kind: str
+) -> None:
     """A partitioner or interceptor in Python gets each record."""
     seen: list[Any] = []
 
@@ -153,7 +155,7 @@ def test_nothing_at_all(producer: kafkalog.Producer) -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, "text", 3, [b"a"], bytearray(b"a")], ids=repr)
-def test_what_is_no_bytes(producer: kafkalog.Producer, wrong: Any) -> None:
+def test_wrong_types_are_refused(producer: kafkalog.Producer, wrong: Any) -> None:
     with pytest.raises(errors.ArgumentError, match=r"batches: found .*, wanted bytes"):
         producer.send_batches("t", wrong)
 

@@ -143,7 +143,7 @@ def test_a_future_tells_where_its_record_is(broker: Peer) -> None:
         assert told == [futures[1], futures[0]]
 
 
-def test_who_waits_does_not_linger(broker: Peer) -> None:
+def test_waiting_for_a_result_ends_the_linger(broker: Peer) -> None:
     with make(broker, linger_ms=1_000_000) as producer:
         assert producer.send("t", b"x", partition=0).result(LIMIT_S).offset == 0
 
@@ -195,7 +195,7 @@ def test_a_callback_cannot_wait_for_the_producer(broker: Peer) -> None:
         wait_for(lambda: found, "it was refused")
 
 
-def test_interceptors_see_records_and_what_became_of_them(broker: Peer) -> None:
+def test_interceptors_see_records_and_results(broker: Peer) -> None:
     class Seen:
         def __init__(self) -> None:
             self.acked: list[Any] = []
@@ -353,7 +353,7 @@ def test_records_that_are_none(broker: Peer, record: dict[str, Any]) -> None:
 # ---- send_many -----------------------------------------------------------------------------
 
 
-def test_many_are_what_each_would_be(broker: Peer, rng: random.Random) -> None:
+def test_send_many_equals_single_sends(broker: Peer, rng: random.Random) -> None:
     values = [None if i % 9 == 0 else rng.randbytes(i % 50) for i in range(3_000)]
     keys = [None if i % 7 == 0 else b"key %d" % (i % 31) for i in range(3_000)]
     times = list(range(3_000))

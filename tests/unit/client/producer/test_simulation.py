@@ -48,7 +48,7 @@ def test_seeds_that_found_something(seed: int) -> None:
     simulate(seed)
 
 
-def test_what_overtook_a_batch_is_sent_again() -> None:
+def test_overtaking_batches_are_resent() -> None:
     """The leader has moved: the second batch reaches the new one before the first does."""
     world, tp = World(1), TopicPartition("b", 0)
     world.send(tp, b"known")
@@ -173,7 +173,7 @@ CANARIES = {
 
 
 @pytest.mark.parametrize("plant", CANARIES, ids=lambda plant: plant.__name__)
-def test_the_simulation_finds_what_is_planted(
+def test_the_simulation_finds_planted_bugs(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of these bugs breaks a promise within a few runs."""

@@ -131,7 +131,7 @@ def test_a_commit_that_an_abort_and_a_begin_overtook(
     assert ends(broker) == [False, True]
 
 
-def test_an_end_of_which_the_coordinator_knows_nothing(broker: Peer, producer: Producer) -> None:
+def test_an_end_unknown_to_the_coordinator(broker: Peer, producer: Producer) -> None:
     """UNKNOWN_SERVER_ERROR: it may be committed, so it is not aborted instead."""
     broker.on(apis.END_TXN, {"error_code": ErrorCode.UNKNOWN_SERVER_ERROR}, {})
     with pytest.raises(errors.Timeout, match="UNKNOWN_SERVER_ERROR"):

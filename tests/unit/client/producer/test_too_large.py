@@ -171,7 +171,9 @@ def test_parts_keep_the_sequences_of_the_whole(broker: Peer, most: int) -> None:
 
 
 @pytest.mark.parametrize("bad", [[3], [3, 4], [3, 7, 19]], ids=str)
-def test_what_was_on_its_way_behind_a_refused_record_is_taken(broker: Peer, bad: list[int]) -> None:
+def test_batches_in_flight_after_a_refused_record_are_accepted(
+    broker: Peer, bad: list[int]
+) -> None:
     """The broker refuses its sequence, too: it is sent again under a new producer id."""
     values = [wide(i) for i in range(20)]
     judge = sized(1, [values[i] for i in bad])
@@ -187,7 +189,7 @@ def test_what_was_on_its_way_behind_a_refused_record_is_taken(broker: Peer, bad:
     assert broker.count(apis.INIT_PRODUCER_ID) > 1
 
 
-def test_what_a_topic_takes_is_learned(broker: Peer) -> None:
+def test_the_size_limit_of_a_topic_is_learned(broker: Peer) -> None:
     """After a refusal, batches stay as small as the accepted ones, and are not refused again."""
     refused: list[int] = []
 
@@ -210,7 +212,7 @@ def test_what_a_topic_takes_is_learned(broker: Peer) -> None:
     assert sum(len(b.records) for b in batches(broker)) > 200
 
 
-def test_parts_whose_times_lie_further_apart_than_those_of_the_whole(broker: Peer) -> None:
+def test_parts_with_larger_timestamp_deltas_than_the_whole(broker: Peer) -> None:
     """A record's time is stored relative to its batch's first: a part may be larger than the whole
     batch was."""
     judge = sized(60)

@@ -72,7 +72,7 @@ def hurried(producer: Producer, block_s: float = 0.3) -> Iterator[None]:
 
 
 def aborted(producer: Producer) -> bool:
-    """Whether a repeated abort succeeds: the first one's markers may take longer than a hurried
+    """True if a repeated abort succeeds: the first one's markers may take longer than a hurried
     producer waits."""
     try:
         producer.abort_transaction()
@@ -93,7 +93,7 @@ def state(broker: TestBroker) -> str:
 
 
 def stable(broker: TestBroker) -> bool:
-    """Whether readers are not held back by a transaction."""
+    """True if readers are not held back by a transaction."""
     with Cluster(broker.bootstrap_servers) as cluster:
         ends = [list_offsets(cluster, {TP: LATEST}, committed=c)[TP].offset for c in (True, False)]
     return ends[0] == ends[1]
@@ -256,9 +256,7 @@ def refused(send: Callable[[], Any], taken: list[Any]) -> bool:
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
-def test_what_is_sent_during_a_commit_is_refused(
-    broker: TestBroker, version: int, many: bool
-) -> None:
+def test_sends_during_a_commit_are_refused(broker: TestBroker, version: int, many: bool) -> None:
     """Everything accepted before is part of it, and none of the next transaction is."""
     taken: list[Any] = []
     with make(broker) as producer:
@@ -335,7 +333,7 @@ def test_a_send_of_many_is_whole_in_one_transaction(broker: TestBroker, version:
 
 
 @pytest.mark.parametrize("how", ["send", "send_many", "headers", "batches"])
-def test_what_waits_for_its_topic_is_in_no_later_transaction(tmp_path: Path, how: str) -> None:
+def test_sends_that_wait_for_a_topic_join_no_later_transaction(tmp_path: Path, how: str) -> None:
     """Another thread ends the transaction first, and begins the next."""
 
     def late() -> Any:
@@ -368,7 +366,7 @@ def test_what_waits_for_its_topic_is_in_no_later_transaction(tmp_path: Path, how
         assert values(broker, 2) == [b"of before", b"two"]
 
 
-def test_a_door_of_before_takes_nothing(broker: TestBroker) -> None:
+def test_a_gate_of_an_earlier_transaction_accepts_nothing(broker: TestBroker) -> None:
     """A thread had looked it up, and paused while the transaction ended."""
     with make(broker) as producer:
         producer.begin_transaction()
@@ -429,7 +427,7 @@ def test_a_batch_that_cannot_be_made_spoils_its_transaction(
 
 @pytest.mark.parametrize("aside", [True, False])
 @pytest.mark.parametrize("abortable", [True, False])
-def test_what_can_only_be_aborted_is_asked_for_once(
+def test_a_transaction_that_must_abort_asks_once(
     broker: TestBroker, abortable: bool, aside: bool
 ) -> None:
     """Even if its error is retriable, as a timeout is: a commit would wait for nothing."""

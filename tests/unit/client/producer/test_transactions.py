@@ -64,7 +64,7 @@ def shown(cluster: Cluster, topic: str, count: int) -> list[bytes | None]:
     return sorted(found, key=lambda v: v or b"")
 
 
-def test_what_is_committed_is_shown_and_what_is_aborted_is_not(
+def test_committed_records_are_visible_and_aborted_ones_are_not(
     cluster: Cluster, where: Any, topic: str, version: int
 ) -> None:
     with Producer(where, transactional_id=topic) as producer:
@@ -198,7 +198,7 @@ def test_a_record_that_is_refused_spoils_the_transaction(
     assert shown(cluster, topic, 1) == [b"fine"]
 
 
-def test_what_is_not_sent_yet_is_given_up_by_an_abort(where: Any, topic: str) -> None:
+def test_an_abort_drops_unsent_records(where: Any, topic: str) -> None:
     with Producer(where, transactional_id=topic, linger_ms=1_000_000) as producer:
         producer.begin_transaction()
         future = producer.send(topic, b"x", partition=0)
@@ -207,7 +207,7 @@ def test_what_is_not_sent_yet_is_given_up_by_an_abort(where: Any, topic: str) ->
             future.result(WAIT_S)
 
 
-def test_the_sequence_of_what_an_abort_drops_is_not_missed(tmp_path: Path, version: int) -> None:
+def test_sequences_of_dropped_records_leave_no_gap(tmp_path: Path, version: int) -> None:
     """It was in flight once, and waits for a retry when the block ends."""
     slow = {"retry.backoff.ms": 500, "retry.backoff.max.ms": 500}
     with (
@@ -238,7 +238,7 @@ def test_a_close_aborts(cluster: Cluster, where: Any, topic: str, version: int) 
     assert shown(cluster, topic, 1) == [b"y"]
 
 
-def test_init_transactions_ends_what_a_predecessor_left_open(
+def test_init_transactions_ends_open_transactions(
     cluster: Cluster, where: Any, topic: str, version: int
 ) -> None:
     """It ends before any new transaction: its records and offsets hold nobody back."""

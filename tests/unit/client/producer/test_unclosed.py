@@ -68,7 +68,7 @@ def impatient(producer: Producer) -> Producer:
     ],
     ids=["held", "dropped", "function", "held lingers", "lingers", "many", "exit"],
 )
-def test_a_program_that_ends_delivers_what_it_sent(
+def test_an_exiting_program_delivers_sent_records(
     served: TestBroker, unique: str, code: str
 ) -> None:
     served.create_topic(unique)
@@ -78,7 +78,7 @@ def test_a_program_that_ends_delivers_what_it_sent(
 
 
 @pytest.mark.parametrize("held", ["p = ", ""], ids=["held", "dropped"])
-def test_a_program_that_ends_says_what_it_lost(broker: Peer, held: str) -> None:
+def test_an_exiting_program_reports_lost_records(broker: Peer, held: str) -> None:
     """In the log, which goes to stderr if nobody has configured it, and as a warning."""
     broker.on(apis.PRODUCE, produced([ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 9))
     found = run(f"""import warnings; warnings.simplefilter("always")
@@ -88,7 +88,7 @@ def test_a_program_that_ends_says_what_it_lost(broker: Peer, held: str) -> None:
     assert "ResourceWarning: " in found.stderr
 
 
-def test_a_store_that_is_closed_takes_what_a_dropped_producer_has(tmp_path: Path) -> None:
+def test_closing_a_store_delivers_records_of_dropped_producers(tmp_path: Path) -> None:
     with kafkalog.Store(tmp_path / "data") as store:
         store.create_topic("t")
         kafkalog.Producer(store, linger_ms=1_000_000).send("t", b"x")
@@ -100,14 +100,14 @@ def test_a_store_that_is_closed_takes_what_a_dropped_producer_has(tmp_path: Path
 # ---- a producer that is dropped ------------------------------------------------------------
 
 
-def test_what_is_dropped_does_not_linger(served: TestBroker, unique: str) -> None:
+def test_a_dropped_producer_does_not_linger(served: TestBroker, unique: str) -> None:
     served.create_topic(unique)
     Producer(served.bootstrap_servers, linger_ms=1_000_000).send(unique, b"x")
     gc.collect()
     served.wait_for_records(unique, 1)
 
 
-def test_what_is_dropped_says_what_it_lost(
+def test_a_dropped_producer_reports_lost_records(
     broker: Peer, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
 ) -> None:
     broker.on(apis.PRODUCE, STALL)
@@ -127,7 +127,7 @@ def test_what_is_dropped_says_what_it_lost(
 
 
 @pytest.mark.parametrize("problem", [ValueError, KeyboardInterrupt, SystemExit, GeneratorExit])
-def test_a_block_left_by_an_exception_delivers_what_it_took(
+def test_a_block_left_by_an_exception_delivers_accepted_records(
     served: TestBroker, unique: str, problem: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     served.create_topic(unique)
@@ -139,7 +139,7 @@ def test_a_block_left_by_an_exception_delivers_what_it_took(
     assert not ended(caplog)
 
 
-def test_a_block_left_by_an_exception_says_what_it_lost(
+def test_a_block_left_by_an_exception_reports_lost_records(
     broker: Peer, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.on(apis.PRODUCE, STALL)
@@ -154,7 +154,7 @@ def test_a_block_left_by_an_exception_says_what_it_lost(
     assert "7 records were not delivered: " in line
 
 
-def test_ctrl_c_ends_the_wait_for_what_a_block_took(
+def test_ctrl_c_ends_the_wait_at_the_end_of_a_block(
     broker: Peer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A second one means that the user will not wait."""
@@ -188,7 +188,7 @@ def test_an_open_transaction_is_aborted_without_a_warning(
     assert not ended(caplog)
 
 
-def test_an_asyncio_block_left_by_an_exception_delivers_what_it_took(
+def test_an_asyncio_block_left_by_an_exception_delivers_accepted_records(
     served: TestBroker, unique: str
 ) -> None:
     async def program() -> None:
@@ -204,7 +204,7 @@ def test_an_asyncio_block_left_by_an_exception_delivers_what_it_took(
     assert values(served, unique) == [b"%d" % i for i in range(100)]
 
 
-def test_a_store_that_ends_says_what_its_clients_lost(
+def test_a_closing_store_reports_records_lost_by_its_clients(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It closes them, and nobody catches what that raises."""

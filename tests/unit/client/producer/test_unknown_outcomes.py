@@ -73,7 +73,7 @@ def leader(broker: Peer) -> Leader:
 
 @pytest.mark.parametrize("most", [1, 4, 5, 9])
 @pytest.mark.parametrize("lost", ["lost before", "lost after"])
-def test_the_parts_of_what_may_be_there_have_no_id_of_their_own(
+def test_parts_of_a_possibly_stored_batch_get_no_new_id(
     broker: Peer, leader: Leader, lost: str, most: int
 ) -> None:
     """By the time the batch is retried, the topic accepts only smaller ones."""
@@ -125,7 +125,7 @@ def names_nothing(request: Any, version: int) -> Any:
     ],
     ids=["lost", "timed out", "not named", "a fault", "unknown"],
 )  # fmt: skip
-def test_what_may_be_there_says_so_when_its_retries_end(broker: Peer, end: Any) -> None:
+def test_a_possibly_stored_batch_says_so_after_its_retries(broker: Peer, end: Any) -> None:
     """Also if the last answer does not say so."""
     broker.on(apis.PRODUCE, end)
     producer = make(broker, retries=0)
@@ -135,7 +135,7 @@ def test_what_may_be_there_says_so_when_its_retries_end(broker: Peer, end: Any) 
         producer.close()
 
 
-def test_what_was_not_stored_is_refused_without_a_doubt(broker: Peer) -> None:
+def test_a_refused_batch_is_reported_as_not_stored(broker: Peer) -> None:
     for code, words in (
         (ErrorCode.NOT_ENOUGH_REPLICAS, r"NOT_ENOUGH_REPLICAS; retries: 0$"),
         (ErrorCode.TOPIC_AUTHORIZATION_FAILED, r"TOPIC_AUTHORIZATION_FAILED$"),

@@ -22,7 +22,7 @@ def test_a_path_that_looks_like_one_is_a_path(tmp_path, monkeypatch) -> None:
     assert kafkalog.polars.scan("a:1", "t").collect()["value"].to_list() == [b"v"]
 
 
-def test_what_is_named_makes_a_frame(tmp_path) -> None:
+def test_named_sources_make_frames(tmp_path) -> None:
     import polars
 
     with kafkalog.Broker(tmp_path / "data", listeners="127.0.0.1:0") as broker:

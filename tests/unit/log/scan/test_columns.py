@@ -209,7 +209,7 @@ def test_a_stream_that_fails_says_why(writer, pa):
 
 
 def test_a_stream_is_let_go_of(mixed, pa):
-    """Whether it is consumed, dropped half way, or never read."""
+    """Consumed, dropped half way, or never read."""
     assert not capsules._live
     scan = mixed.log.scan(batch_rows=10)
     capsule = scan.__arrow_c_stream__()

@@ -117,7 +117,7 @@ def test_the_same_rows_with_a_filter_and_without(store: kafkalog.Store, round_: 
         assert found.equals(wanted), (str(asked), given)
 
 
-def test_what_is_understood() -> None:
+def test_understood_filters() -> None:
     def of(asked: Any) -> pushdown.Narrow:
         return arrow._narrowed(asked)[0]
 
@@ -219,7 +219,7 @@ def test_a_program_may_end_in_the_middle_of_a_read(store: kafkalog.Store) -> Non
     assert int(ended.stdout) > 0
 
 
-def test_what_is_refused(store: kafkalog.Store, tmp_path: Path) -> None:
+def test_refused_arguments(store: kafkalog.Store, tmp_path: Path) -> None:
     with pytest.raises(errors.ArgumentError, match="not a broker's address"):
         kafkalog.arrow.dataset("localhost:9092", "t")
     with pytest.raises(errors.ArgumentError, match="'values' is not one of"):

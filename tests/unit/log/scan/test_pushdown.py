@@ -84,7 +84,7 @@ def test_the_same_rows_with_it_and_without(store: kafkalog.Store, round_: int) -
         assert found.rows() == wanted.rows(), (str(asked), given)
 
 
-def test_what_follows_head_is_of_its_rows(store: kafkalog.Store) -> None:
+def test_filters_after_head_apply_to_its_rows(store: kafkalog.Store) -> None:
     frame = kafkalog.polars.scan(store, "t", columns=["offset", "key"])
     first = frame.head(50).collect()
     found = frame.head(50).filter(pl.col("offset") >= 20, pl.col("key") == b"a").collect()
@@ -97,7 +97,7 @@ def test_frames_have_as_many_rows_as_were_asked_for(store: kafkalog.Store) -> No
     assert frame.collect().n_chunks() > 2
 
 
-def test_what_is_understood() -> None:
+def test_understood_filters() -> None:
     def of(asked: Any) -> pushdown.Narrow:
         frame: list[Any] = []
         rows = pl.DataFrame(TopicScan([]))

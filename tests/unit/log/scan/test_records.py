@@ -102,7 +102,7 @@ def test_several_segments(tmp_path):
         assert found(writer, 333, 777) == expected(writer, 333, 777)
 
 
-def test_what_comes_after_the_start_of_a_pass_is_not_seen(mixed):
+def test_records_after_the_start_of_a_pass_are_not_seen(mixed):
     records = mixed.log.scan().records()
     first = next(records)
     mixed.log.append(b"late")
@@ -110,7 +110,7 @@ def test_what_comes_after_the_start_of_a_pass_is_not_seen(mixed):
     assert mixed.log.scan().count() == len(mixed.kept) + 1
 
 
-def test_a_scan_is_read_anew_each_time(mixed):
+def test_a_scan_can_be_read_again(mixed):
     scan = mixed.log.scan(5, 50)
     assert scan.end_offset == -1
     assert list(scan.records()) == list(scan.records())

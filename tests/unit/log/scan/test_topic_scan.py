@@ -80,7 +80,7 @@ def test_partitions_that_are_named(store: kafkalog.Store, small: int) -> None:
     assert found == [(number, i) for number in (2, 0) for i in range(RECORDS)]
 
 
-def test_what_is_appended_meanwhile_is_not_seen(tmp_path: Path, small: int) -> None:
+def test_records_appended_during_a_scan_are_not_seen(tmp_path: Path, small: int) -> None:
     with kafkalog.Log(tmp_path / "log") as log:
         log.append_many([b"v" * 50] * 1_000, batch_bytes=1_000)
         batches = iter(TopicScan([log], threads=small, batch_rows=10))
@@ -101,7 +101,7 @@ def test_the_ends_of_all_partitions_are_of_one_moment(tmp_path: Path, small: int
         assert rows + sum(map(len, batches)) == 2_000
 
 
-def test_what_was_deleted_is_not_looked_for(tmp_path: Path, small: int) -> None:
+def test_deleted_records_are_not_searched(tmp_path: Path, small: int) -> None:
     """It was deleted from the middle of a segment whose index still has entries for it."""
     with kafkalog.Log(tmp_path / "log", config={"index.interval.bytes": 500}) as log:
         log.append_many([b"v" * 50] * 2_000, batch_bytes=1_000)
@@ -134,8 +134,8 @@ def threads() -> list[str]:
     return [one.name for one in threading.enumerate() if one.name == "kafkalog-scan"]
 
 
-def test_who_stops_in_the_middle_leaves_nothing(store: kafkalog.Store, small: int) -> None:
-    """Whether closed or dropped, it leaves no thread."""
+def test_an_early_stop_leaves_no_thread(store: kafkalog.Store, small: int) -> None:
+    """Closed or dropped, it leaves no thread."""
     batches = iter(store.scan("t", threads=small, batch_rows=10))
     next(batches)
     assert threads()
@@ -177,7 +177,7 @@ def test_threads_that_cannot_be(store: kafkalog.Store, wrong: Any) -> None:
         store.scan("t", threads=wrong)
 
 
-def test_what_is_wrong_is_said_at_once(store: kafkalog.Store) -> None:
+def test_mistakes_are_reported_at_once(store: kafkalog.Store) -> None:
     with pytest.raises(errors.ArgumentError, match="did you mean 'value'"):
         store.scan("t", columns=["valeu"])
     with pytest.raises(errors.UnknownTopicOrPartition, match="has no partition 9"):
@@ -205,7 +205,9 @@ def test_duckdb_reads_it(store: kafkalog.Store) -> None:
     assert rows.count() == PARTITIONS * RECORDS
 
 
-def test_polars_reads_what_it_wants(store: kafkalog.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_polars_reads_only_the_wanted_columns(
+    store: kafkalog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pl = pytest.importorskip("polars")
     asked: list[Any] = []
     real = topic_scan.TopicScan.__init__
@@ -274,7 +276,7 @@ def test_of_a_log(store: kafkalog.Store) -> None:
         kafkalog.pandas.read(log, "u")
 
 
-def test_what_is_not_there(store: kafkalog.Store, tmp_path: Path) -> None:
+def test_missing_topics(store: kafkalog.Store, tmp_path: Path) -> None:
     with pytest.raises(errors.UnknownTopicOrPartition, match="no topic 'u'"):
         kafkalog.pandas.read(store.path, "u")
     with pytest.raises(errors.ArgumentError, match="where: found int"):

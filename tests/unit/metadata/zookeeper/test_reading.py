@@ -44,7 +44,9 @@ def plain(found: Loaded) -> tuple[Any, ...]:
     ],
     ids=["nothing", "as Kafka wrote it", "a bad znode", "states that are missing"],
 )
-def test_it_is_what_the_whole_tree_says(znodes: dict[str, Znode], expected: set[str]) -> None:
+def test_the_needed_znodes_give_the_same_as_the_whole_tree(
+    znodes: dict[str, Znode], expected: set[str]
+) -> None:
     with standing_in(znodes) as made:
         session = open_session(made.hosts, lambda _: None)
         found = read_tree(session, NODE)

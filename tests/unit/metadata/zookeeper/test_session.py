@@ -145,7 +145,7 @@ LOST = {"ConnectionLoss": -4, "OperationTimeout": -7, "SessionExpired": -112, "S
 
 
 @pytest.mark.parametrize("error", LOST.values(), ids=LOST.keys())
-def test_what_may_pass_is_told_as_zookeeper_away(error: int) -> None:
+def test_temporary_failures_are_zookeeper_away(error: int) -> None:
     """Also if the session moved to another server, as when an old request arrives late."""
     with asked(Server(1, error=error)) as session, pytest.raises(ZooKeeperAway):
         session.commit([Check("/a", 0)])

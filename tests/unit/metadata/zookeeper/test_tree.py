@@ -56,7 +56,7 @@ def kind(path: str) -> tuple[Reader, Callable[..., bytes]] | None:
 
 
 @pytest.mark.parametrize("path", [path for path, znode in ZNODES.items() if znode.data])
-def test_what_kafka_wrote_is_read_and_written_again(path: str) -> None:
+def test_kafkas_znodes_survive_a_round_trip(path: str) -> None:
     """Compared field by field: the order in a JSON object is free, and Kafka's varies."""
     data = ZNODES[path].data
     assert data is not None
@@ -195,7 +195,7 @@ BROKER_1 = (
          b'{"version":2,"entity_path":"topics/../x"}', "found 'topics/../x', wanted one of"),
     ],
 )  # fmt: skip
-def test_what_is_no_such_znode(read: Reader, data: bytes | None, told: str) -> None:
+def test_invalid_znodes(read: Reader, data: bytes | None, told: str) -> None:
     with pytest.raises(BadZnode, match=re.escape(told)):
         read(data)
 
@@ -212,7 +212,7 @@ def test_older_forms() -> None:
     assert entities.read_change("/config/changes/x", changed) == ("topics", "t")
 
 
-def test_what_is_asked_through_the_tree() -> None:
+def test_requests_through_the_tree() -> None:
     rows = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[2,1]}]}'
     assert tree.read_reassignment(rows) == {("t", 0): (2, 1)}
     assert tree.read_election(rows) == (("t", 0),)

@@ -37,7 +37,7 @@ def test_every_form_of_a_listener_parses(text: str, wanted: Listener) -> None:
     ["127.0.0.1:9092", "PLAINTEXT://host", "PLAINTEXT://host:99999", "PLAINTEXT://::1:9092",
      "PLAINTEXT://host:port", "A B://host:1", "X://unix:", "://host:1"],
 )  # fmt: skip
-def test_what_is_no_listener_is_refused_with_the_forms_there_are(text: str) -> None:
+def test_invalid_listeners_are_refused_with_the_valid_forms(text: str) -> None:
     with pytest.raises(InvalidSetting, match="wanted NAME://host:port"):
         parse_listener(text)
 
@@ -63,7 +63,7 @@ def test_one_port_serves_both_families_and_port_0_any_number() -> None:
 
 
 @pytest.mark.parametrize("setting", ["inter.broker.listener.name", "control.plane.listener.name"])
-def test_who_is_named_has_to_listen(setting: str) -> None:
+def test_named_listeners_must_exist(setting: str) -> None:
     given = config("PLAINTEXT://a:1", **{setting: "other"})
     with pytest.raises(InvalidSetting, match=f"{setting}: found OTHER, wanted one of PLAINTEXT"):
         planned(given)
@@ -104,7 +104,7 @@ def test_a_name_without_a_protocol_is_refused() -> None:
         planned(config("INSIDE://h:1"))
 
 
-def test_clients_are_told_what_is_advertised_else_where_the_listener_is() -> None:
+def test_clients_get_the_advertised_address_or_the_listeners() -> None:
     both = config(
         "PLAINTEXT://0.0.0.0:0,OUT://127.0.0.1:0",
         listener_security_protocol_map="PLAINTEXT:PLAINTEXT,OUT:PLAINTEXT",
@@ -126,7 +126,7 @@ def test_nobody_is_told_an_address_that_cannot_be_reached() -> None:
         planned(config("PLAINTEXT://h:1", advertised_listeners="OUT://h:1"))
 
 
-def test_bootstrap_servers_are_what_a_client_takes() -> None:
+def test_bootstrap_servers_have_the_form_of_a_client() -> None:
     three = config(
         "PLAINTEXT://127.0.0.1:1,V6://[::1]:2,LOCAL://unix:/tmp/s",
         listener_security_protocol_map="PLAINTEXT:PLAINTEXT,V6:PLAINTEXT,LOCAL:PLAINTEXT",

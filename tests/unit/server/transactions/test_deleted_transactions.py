@@ -63,7 +63,7 @@ def test_records_of_an_open_transaction_may_be_deleted(
     assert shown == ([b"a", b"b", b"c", b"d"][start:] if commit else [])
 
 
-def test_a_restart_below_which_a_transaction_began_goes_on_with_it(
+def test_a_restart_continues_a_transaction_that_began_below_it(
     make_broker: MakeBroker, wait_until: Wait
 ) -> None:
     with make_broker(**ONE_PARTITION) as broker, Raw(broker.bootstrap_servers) as raw:

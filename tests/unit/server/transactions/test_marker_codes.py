@@ -15,6 +15,6 @@ KNOWN_TO_KAFKA = {
 
 
 @pytest.mark.parametrize("met", ErrorCode, ids=lambda code: code.name)
-def test_what_no_coordinator_of_kafka_knows_asks_for_the_marker_again(met: ErrorCode) -> None:
+def test_codes_unknown_to_kafka_request_the_marker_again(met: ErrorCode) -> None:
     told = "NOT_LEADER_OR_FOLLOWER" if met.name not in KNOWN_TO_KAFKA else met.name
     assert marker_code(met).name == told

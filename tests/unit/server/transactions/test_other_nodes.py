@@ -82,7 +82,7 @@ def test_all_get_their_answers_in_order() -> None:
     ]
 
 
-def test_who_hangs_up_is_told_of_each() -> None:
+def test_a_node_that_hangs_up_fails_its_requests() -> None:
     """Later requests are sent again."""
     peer = Peer()
     peer.on(apis.WRITE_TXN_MARKERS, CLOSE, marked)

@@ -21,13 +21,13 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield made
 
 
-def test_who_comes_first_has_one(pool: ThreadPoolExecutor) -> None:
+def test_the_first_caller_gets_an_id(pool: ThreadPoolExecutor) -> None:
     blocks = iter([range(5, 7), range(90, 95)])
     ids = ProducerIds(lambda: next(blocks), pool.submit)
     assert [ids.next() for _ in range(3)] == [5, 6, 90]
 
 
-def test_nobody_waits_for_who_does_not_answer(pool: ThreadPoolExecutor) -> None:
+def test_a_silent_controller_blocks_nobody(pool: ThreadPoolExecutor) -> None:
     """One request asks for a block; the others get a retriable error."""
     answers, asked = threading.Event(), threading.Semaphore(0)
 

@@ -200,7 +200,7 @@ def test_a_partition_that_did_not_join_is_not_written(raw: Raw) -> None:
 
 
 @pytest.mark.parametrize("stranger_first", [True, False])
-def test_what_one_producer_may_another_in_its_request_may_not(
+def test_rights_of_one_producer_do_not_extend_to_another(
     broker: Broker, raw: Raw, wait_until: Wait, stranger_first: bool
 ) -> None:
     """Nobody would end the transaction that it begins."""
@@ -229,7 +229,7 @@ def test_a_partition_that_is_not_there_keeps_nothing(
     assert not broker._node.guards.any()
 
 
-def test_what_overtook_the_first_batch_of_a_partition_waits_for_it(raw: Raw) -> None:
+def test_batches_that_overtake_the_first_one_are_retriable(raw: Raw) -> None:
     """Version 2 sequences begin at 0 in each epoch: accepted, it would block the first batch."""
     client = Client(raw)
     late = client.write("t", b"b", version=12, sequence=1)
@@ -237,7 +237,7 @@ def test_what_overtook_the_first_batch_of_a_partition_waits_for_it(raw: Raw) -> 
     assert [client.write("t", value, version=12).base_offset for value in (b"a", b"b")] == [0, 1]
 
 
-def test_what_is_written_nowhere_begins_nothing(raw: Raw) -> None:
+def test_a_refused_write_begins_no_transaction(raw: Raw) -> None:
     """Version 2: a transaction without a partition would stay open until its timeout."""
     client = Client(raw)
     found = client.write("none", b"x", version=12)
@@ -245,7 +245,7 @@ def test_what_is_written_nowhere_begins_nothing(raw: Raw) -> None:
     assert client.state() == "Empty"
 
 
-def test_what_comes_behind_the_end_is_refused(raw: Raw, wait_until: Wait) -> None:
+def test_writes_after_the_end_are_refused(raw: Raw, wait_until: Wait) -> None:
     client = Client(raw)
     client.add("t", 0)
     assert client.write("t", b"a").error_code == OK
@@ -319,7 +319,7 @@ def waiting(broker: Broker) -> int:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_what_is_late_of_an_old_transaction(raw: Raw, wait_until: Wait, version: int) -> None:
+def test_late_batches_of_an_old_transaction(raw: Raw, wait_until: Wait, version: int) -> None:
     """A batch that its producer has given up arrives during the next transaction.  Version 1 takes
     it for a part of that; version 2 recognizes its epoch."""
     client = Client(raw)
@@ -410,7 +410,7 @@ def test_a_transaction_that_takes_too_long_ends(make_broker: MakeBroker, wait_un
         assert client.end().error_code == ErrorCode.PRODUCER_FENCED
 
 
-def test_a_restart_finds_what_was_open_and_what_was_decided(
+def test_a_restart_finds_open_and_decided_transactions(
     make_broker: MakeBroker, wait_until: Wait
 ) -> None:
     with make_broker(**ONE_PARTITION) as broker, Raw(broker.bootstrap_servers) as raw:
@@ -433,7 +433,7 @@ def test_a_restart_finds_what_was_open_and_what_was_decided(
         wait_until(lambda: committed(raw, stable=True).committed_offset == 7, "the offsets")
 
 
-def test_a_coordinator_whose_log_could_not_be_opened_comes_back(
+def test_a_coordinator_with_an_unopened_log_comes_back(
     make_broker: MakeBroker, wait_until: Wait
 ) -> None:
     """Transactions left open are then ended, without a restart."""
@@ -458,7 +458,7 @@ def test_a_coordinator_whose_log_could_not_be_opened_comes_back(
         wait_until(lambda: ends(raw) == (2, 2), "the marker")
 
 
-def test_an_administrator_ends_what_hangs(raw: Raw, wait_until: Wait) -> None:
+def test_an_administrator_ends_hanging_transactions(raw: Raw, wait_until: Wait) -> None:
     """WriteTxnMarkers works for a transaction unknown to its coordinator."""
     client = Client(raw)
     client.add("t", 0)
@@ -476,9 +476,7 @@ def test_an_administrator_ends_what_hangs(raw: Raw, wait_until: Wait) -> None:
     assert aborted(raw) == [(client.producer_id, 0)]
 
 
-def test_a_coordinator_of_before_is_not_believed(
-    broker: Broker, raw: Raw, wait_until: Wait
-) -> None:
+def test_an_earlier_coordinator_is_refused(broker: Broker, raw: Raw, wait_until: Wait) -> None:
     """Its marker is refused, and does not count as the one our coordinator decided on."""
     client = Client(raw)
     client.add("t", 0)
