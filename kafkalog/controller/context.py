@@ -144,7 +144,7 @@ class Context:
         return (key for key, one in self.partitions.items() if broker in one.replicas)
 
     def unclean(self, topic: str) -> bool:
-        """Whether an out-of-sync leader is better for this topic than none."""
+        """True if an out-of-sync leader is better for this topic than none."""
         return self._unclean.get(topic, self.claim.unclean)
 
     def set_unclean(self, topic: str, said: bool | None) -> None:

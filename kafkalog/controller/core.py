@@ -102,7 +102,7 @@ class Controller:
 
     @property
     def reigns(self) -> bool:
-        """Whether this node is the controller, as far as it knows."""
+        """True if this node is the controller, as far as it knows."""
         return self._active is not None
 
     @property

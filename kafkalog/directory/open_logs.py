@@ -105,11 +105,11 @@ class OpenLogs:
             self._whole.difference_update(tps)
 
     def closed_whole(self, tp: TopicPartition) -> bool:
-        """Whether a log was closed without a failure since the directory was opened."""
+        """True if a log was closed without a failure since the directory was opened."""
         return tp in self._whole
 
     def recovered(self, tps: Iterable[TopicPartition]) -> bool:
-        """Whether all of these were opened, and none of any was closed with a failure."""
+        """True if all of these were opened, and none of any was closed with a failure."""
         with self._changed:
             return self._recovered.issuperset(tps) and not self._tainted
 

@@ -437,7 +437,7 @@ class Log:
         return reading.follow_columns(self, start, timeout_ms, **options)
 
     def wait(self, offset: int, timeout_ms: int, isolation: str = "read_uncommitted") -> bool:
-        """Whether there is something to read at `offset`, after at most `timeout_ms`.
+        """True if there is something to read at `offset`, after at most `timeout_ms`.
 
         Raises: ArgumentError; Closed when another thread closes the log.
         """

@@ -43,7 +43,7 @@ class LedPartitions:
         self._broker_epochs = broker_epochs
         self._led: dict[TopicPartition, _Led] = {}
         self.hands_over = False
-        """Whether partitions with another replica in sync refuse acks=1."""
+        """True if partitions with another replica in sync refuse acks=1."""
 
     # ---- what is led ---------------------------------------------------------------------------
 

@@ -127,7 +127,7 @@ class ReplicaManager(Partitions):
         return lost
 
     def _leads_on(self, effect: Effect) -> bool:
-        """Whether the partition is led here already, in the same leader epoch."""
+        """True if the partition is led here already, in the same leader epoch."""
         isr = self.led.isr(effect.partition)
         epoch = None if isr is None else isr.leader_epoch
         return isinstance(effect, Lead) and effect.held.state.leader_epoch == epoch

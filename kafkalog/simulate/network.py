@@ -65,7 +65,7 @@ class Network:
                 self.world.later(0, call)
 
     def passes(self, link: tuple[int, int]) -> bool:
-        """Whether the link is not cut."""
+        """True if the link is not cut."""
         return link not in self._cut
 
     def delay_ms(self) -> float:

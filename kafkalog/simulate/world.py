@@ -61,7 +61,7 @@ class World:
         return found
 
     def chance(self, share: float) -> bool:
-        """Whether something happens that happens in this share of cases; 0 draws nothing."""
+        """True if something happens that happens in this share of cases; 0 draws nothing."""
         return share > 0 and self.rng.random() < share
 
     def later(self, ms: float, event: Callable[[], None], whose: Life | None = None) -> None:

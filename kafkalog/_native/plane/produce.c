@@ -1,5 +1,5 @@
-/* produce.c: a Produce request: parse, look up, append in place, wait for acks=all, answer.  Kafka's
- * ReplicaManager.appendRecords. */
+/* produce.c: a Produce request: parse, look up, append in place, wait for acks=all, answer.
+ * Kafka's ReplicaManager.appendRecords. */
 #include "produce.h"
 
 #include <stdio.h>

@@ -102,7 +102,7 @@ class ConsumerState:
         self.missing = MissingTopics(look_s)
         self.subscription = Subscription()
         self.manual = False
-        """Whether partitions were assigned by hand."""
+        """True if partitions were assigned by hand."""
         self.paused: set[TopicPartition] = set()
         self.stored: dict[TopicPartition, CommittedOffset] | None = None
         """Offsets to commit instead of positions, if those are stored by hand."""
@@ -114,15 +114,15 @@ class ConsumerState:
         """True if commits are automatic."""
         self.next_commit_s = 0.0
         self.changed = False
-        """Whether the group's topics or partitions have changed since the last assignment."""
+        """True if the group's topics or partitions have changed since the last assignment."""
         self.revoking = False
-        """Whether partitions will be given up once their last commit is answered: until then no
+        """True if partitions will be given up once their last commit is answered: until then no
         records are handed out."""
         self.draining = False
-        """Whether commits must be answered before it joins again."""
+        """True if commits must be answered before it joins again."""
         self.now_s = 0.0
         self._unapplied = False
-        """Whether the member's new assignment is still to be applied."""
+        """True if the member's new assignment is still to be applied."""
         self._interval_s = interval_s
 
     @property

@@ -34,7 +34,7 @@ class FetchPositions:
         reading: Reading,
     ) -> None:
         self.incomplete = False
-        """Whether an assigned partition may have no position yet."""
+        """True if an assigned partition may have no position yet."""
         self.stable_only = config.isolation_level == "read_committed"
         self._cluster = cluster
         self._reset = config.auto_offset_reset

@@ -125,7 +125,7 @@ class Member:
     # ---- joining -------------------------------------------------------------------------
 
     def lost_membership(self, now_s: float) -> bool:
-        """Whether it ceased to be a member while waiting for others; it then starts over."""
+        """True if it ceased to be a member while waiting for others; it then starts over."""
         ended = self.ended(now_s)
         if ended is not None:
             self.rejoin()

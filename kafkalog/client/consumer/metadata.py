@@ -76,7 +76,7 @@ class ConsumerMetadata:
 
     @property
     def searching(self) -> bool:
-        """Whether the topics of a pattern are not known yet: there is nothing to join for."""
+        """True if the topics of a pattern are not known yet: there is nothing to join for."""
         topics = self._state.subscription
         return topics.pattern and not topics.topics and not self._missing.next_lookup_s
 

@@ -31,7 +31,7 @@ class MissingTopics:
     # ---- topics --------------------------------------------------------------------------------
 
     def due(self, now_s: float) -> bool:
-        """Whether it is time to look up the topics."""
+        """True if it is time to look up the topics."""
         return now_s >= self.next_lookup_s
 
     def begin_lookup(self, now_s: float) -> float:

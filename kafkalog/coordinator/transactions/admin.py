@@ -54,7 +54,7 @@ class Filters:
         self._longer_ms = longer_ms
 
     def wants(self, one: Transaction, step: Step) -> bool:
-        """Whether a transactional id is to be listed.
+        """True if a transactional id is to be listed.
 
         Raises: ArgumentError if the pattern takes too much work.
         """
@@ -140,7 +140,7 @@ class Listings:
 
     @property
     def busy(self) -> bool:
-        """Whether a request is under way."""
+        """True if a request is under way."""
         return self._first is not None or bool(self._waiting)
 
     def add(self, request: Call) -> bool:

@@ -69,7 +69,7 @@ class ClusterMember:
         raise UnsupportedVersion(f"node {self._member.node}'s cluster has no metadata log")
 
     def _is_own(self, request: Request) -> bool:
-        """Whether the request changes settings of this very broker; clients send it directly."""
+        """True if the request changes settings of this very broker; clients send it directly."""
         own = (BROKER, str(self._member.node))
         return any((one.resource_type, one.resource_name) == own for one in request.body.resources)
 

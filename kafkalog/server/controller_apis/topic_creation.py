@@ -96,7 +96,7 @@ class TopicCreation:
             self._news.wait_for(led, LEADERS_S)
 
     def _postpones(self, topic: NewTopic) -> bool:
-        """Whether a coordinator's topic must wait until more nodes of the cluster live (KIP-115);
+        """True if a coordinator's topic must wait until more nodes of the cluster live (KIP-115);
         it is remembered until then."""
         setting = REPLICATION_SETTINGS.get(topic.name)
         if setting is None:

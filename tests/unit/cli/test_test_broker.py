@@ -159,7 +159,7 @@ def test_wrong_use_is_reported_in_a_line(root: Path, words: list[str], said: str
     assert os.environ.get("KAFKALOG_DEBUG") is None
 
 
-def test_what_the_machine_refuses_is_reported_in_a_line(root: Path, tmp_path: Path) -> None:
+def test_a_system_error_is_reported_in_a_line(root: Path, tmp_path: Path) -> None:
     """With the address or the directory, and what to do about it."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         number = str(taken.getsockname()[1])

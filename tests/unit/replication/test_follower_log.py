@@ -70,7 +70,7 @@ def take(copy: FollowerLog, leader: Log, shown: int | None = None) -> None:
 
 
 def same(copy: FollowerLog, leader: Log) -> bool:
-    """Whether the batches from the replica's log start on are equal."""
+    """True if the batches from the replica's log start on are equal."""
     start = copy.log.start_offset
     return batches_in(Path(copy.log.path), start) == batches_in(Path(leader.path), start)
 

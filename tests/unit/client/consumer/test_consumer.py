@@ -285,7 +285,7 @@ def test_a_removed_member_sets_nothing_back_in_a_transaction(
 
 
 def later(member: Consumer, end_s: float) -> bool:
-    """Whether its session ends later than `end_s`."""
+    """True if its session ends later than `end_s`."""
     return member._heartbeats.session_end_s > end_s
 
 
