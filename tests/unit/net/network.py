@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkalog.config.server import ServerConfig
-from kafkalog.server.network.reactor import Reactor
 from kafkalog.server.network.raw_request import RawRequest
+from kafkalog.server.network.reactor import Reactor
 from tests.support.waiting import LIMIT_S, wait_for
 
 SANITIZED = "san.so" in os.environ.get("LD_PRELOAD", "")
