@@ -35,11 +35,11 @@ class LedPartitions:
     takes the lock of the partitions, which callers may hold."""
 
     def __init__(
-        self, lock: RLock, served: Mapping[TopicPartition, Log], reactor: Reactor,
+        self, lock: RLock, open_logs: Mapping[TopicPartition, Log], reactor: Reactor,
         broker_epochs: Callable[[], dict[int, int]],
     ) -> None:  # fmt: skip
-        """`served`: the open logs, guarded by `lock`; `broker_epochs`: of the live brokers."""
-        self._lock, self._served, self._reactor = lock, served, reactor
+        """`open_logs`: guarded by `lock`; `broker_epochs`: of the live brokers."""
+        self._lock, self._open_logs, self._reactor = lock, open_logs, reactor
         self._broker_epochs = broker_epochs
         self._led: dict[TopicPartition, _Led] = {}
         self.hands_over = False
@@ -132,7 +132,7 @@ class LedPartitions:
             if len(led.isr.maximal) <= 1:
                 self._led[tp] = led._replace(end=None)
             elif led.end is None:
-                end = handle_of(self._served[tp]).state().log_end_offset
+                end = handle_of(self._open_logs[tp]).state().log_end_offset
                 self._led[tp] = led._replace(end=end)
 
     def end(self, tp: TopicPartition) -> int:
@@ -149,7 +149,7 @@ class LedPartitions:
                 tp
                 for tp, led in self._led.items()
                 if led.end is not None
-                and (log := self._served.get(tp)) is not None
+                and (log := self._open_logs.get(tp)) is not None
                 and not has_failed(log)
                 and handle_of(log).high_watermark < led.end
             ]

@@ -89,7 +89,7 @@ class Partitions:
         # around it.
         self._lock = threading.RLock()
         self._image: MetadataImage = metadata.image
-        self._served: dict[TopicPartition, Log] = {}
+        self._open_logs: dict[TopicPartition, Log] = {}
         self._empty: set[TopicPartition] = set()  # the data plane has no log of these
         self._offline: dict[TopicPartition, _Offline] = {}
         self._configs: dict[str, TopicConfig] = {}
@@ -156,7 +156,7 @@ class Partitions:
         """
         tp = TopicPartition(topic, partition)
         with self._lock:
-            log = self._served.get(tp)
+            log = self._open_logs.get(tp)
             if log is not None:
                 return log
             topic_id = self._id(tp)
@@ -175,7 +175,7 @@ class Partitions:
                 raise
             raise StorageOffline(self._offline[tp].reason) from problem
         with self._lock:
-            if self._served.get(tp) is not log:
+            if self._open_logs.get(tp) is not log:
                 if self._id(tp) != topic_id:
                     raise self._unknown(tp)  # recreated since
                 self._serve(tp, log, epoch)
@@ -205,7 +205,7 @@ class Partitions:
     def is_open(self, topic: str, partition: int) -> bool:
         """True if the log is already open."""
         with self._lock:
-            return TopicPartition(topic, partition) in self._served
+            return TopicPartition(topic, partition) in self._open_logs
 
     def existing_log(self, topic: str, partition: int) -> "Log | None":
         """As `log`, for reading only: None if nothing was ever written, so that reading
@@ -213,7 +213,7 @@ class Partitions:
         """
         tp = TopicPartition(topic, partition)
         with self._lock:
-            log = self._served.get(tp)
+            log = self._open_logs.get(tp)
             if log is not None:
                 return log
             self._id(tp)
@@ -233,7 +233,7 @@ class Partitions:
         tp = TopicPartition(topic, partition)
         with self._lock:
             self._id(tp)
-            if tp not in self._served:
+            if tp not in self._open_logs:
                 self._empty.add(tp)
                 self._tell_empty(tp)
         self.existing_log(topic, partition)  # which may have been written since
@@ -262,7 +262,7 @@ class Partitions:
         two reads of one value each.
         """
         tp = TopicPartition(topic, partition)
-        if (log := self._served.get(tp)) is not None:
+        if (log := self._open_logs.get(tp)) is not None:
             return has_failed(log)
         failed = self._offline.get(tp)
         return failed is not None and self._manager.clock.monotonic_s() < failed.until_s
@@ -271,7 +271,7 @@ class Partitions:
         """True if a log could not be opened, or went offline since."""
         with self._lock:
             failed = any(self.offline(*tp) for tp in self._offline)
-            return failed or any(map(has_failed, self._served.values()))
+            return failed or any(map(has_failed, self._open_logs.values()))
 
     def _fail(self, tp: TopicPartition, problem: Exception) -> None:
         reason = f"{tp.topic}-{tp.partition} cannot be opened: {problem}"
@@ -295,7 +295,7 @@ class Partitions:
     def _serve(self, tp: TopicPartition, log: "Log", leader_epoch: int) -> None:
         durable = self.config(tp.topic).kafkalog_durability == "fsync"
         self._reactor.put_partition(handle_of(log), leader_epoch=leader_epoch, durable=durable)
-        self._served[tp] = log
+        self._open_logs[tp] = log
         self._empty.discard(tp)
 
     # ---- following the metadata ----------------------------------------------------------------
@@ -345,7 +345,7 @@ class Partitions:
         found = [new.topics[name] for name in changed if name in new.topics]
         for tp, now in [(TopicPartition(topic.name, n), p)
                         for topic in found for n, p in topic.partitions.items()]:  # fmt: skip
-            log = self._served.get(tp)
+            log = self._open_logs.get(tp)
             if log is not None:
                 try:
                     self._serve(tp, log, now.leader_epoch)
@@ -359,7 +359,7 @@ class Partitions:
         gone = [TopicPartition(topic.name, number) for number in topic.partitions]
         self.on_resignation(gone)
         for tp in gone:
-            self._served.pop(tp, None)
+            self._open_logs.pop(tp, None)
             self._empty.discard(tp)
             self._offline.pop(tp, None)
         # Appends have ended and waiting requests are answered; then the metadata deletes the files.

@@ -90,7 +90,7 @@ class ReplicaManager(Partitions):
         self._tags: dict[TopicPartition, int] = {}  # the data plane's numbers of partitions
         self._tagged: list[TopicPartition] = []
         super().__init__(manager, member, reactor)
-        self.led = LedPartitions(self._lock, self._served, reactor, self._broker_epochs)
+        self.led = LedPartitions(self._lock, self._open_logs, reactor, self._broker_epochs)
         member.carry_out = self._carry_out
         member.registered = self._fetchers.set_epoch
         self._tell_racks()
@@ -156,7 +156,7 @@ class ReplicaManager(Partitions):
             return set()  # one after another
         with self._lock:
             open_ = [(one, log) for one in effects if not isinstance(one, Drop)
-                     if (log := self._served.get(one.partition)) is not None
+                     if (log := self._open_logs.get(one.partition)) is not None
                      and one.partition.topic in self._image.topics]  # fmt: skip
         self._fetchers.unfollow(one.partition for one, _ in open_)
         behind = not_synced_before_leading(
@@ -189,7 +189,7 @@ class ReplicaManager(Partitions):
                     those = followers(led[tp], epochs)
                 else:
                     self.led.remove(tp)
-                changes.append(RoleChange(handle_of(self._served[tp]), role, those))
+                changes.append(RoleChange(handle_of(self._open_logs[tp]), role, those))
             changed = self._reactor.change_roles(changes)
             done = {one.partition for one, well in zip(effects, changed, strict=True) if well}
             for tp in led.keys() & done:
@@ -232,7 +232,7 @@ class ReplicaManager(Partitions):
             if isinstance(effect, Follow):
                 self.led.remove(tp)
             self._empty.discard(tp)
-            known = self._served.get(tp)
+            known = self._open_logs.get(tp)
         if known is not None:
             # First the log, then the permission to write: no record gets an older epoch.
             epoch = self._member.lead(known)
@@ -251,7 +251,7 @@ class ReplicaManager(Partitions):
         self._fetchers.unfollow([tp])
         with self._lock:
             self.led.remove(tp)
-            self._served.pop(tp, None)
+            self._open_logs.pop(tp, None)
             self._offline.pop(tp, None)
             with suppress(NotFound):
                 self._reactor.remove_partition(*tp)
@@ -278,7 +278,7 @@ class ReplicaManager(Partitions):
         with self._lock:
             failed = [
                 tp
-                for tp, log in self._served.items()
+                for tp, log in self._open_logs.items()
                 if has_failed(log) and self._member.held(tp) is not None
             ]
             for tp in failed:
@@ -310,7 +310,7 @@ class ReplicaManager(Partitions):
         with self._lock:
             self.led.hands_over = True
             for tp in self.led.partitions():
-                log, isr = self._served.get(tp), self.led.isr(tp)
+                log, isr = self._open_logs.get(tp), self.led.isr(tp)
                 if log is not None and isr is not None:
                     with suppress(KafkalogError):  # as for a log that went offline
                         self._serve(tp, log, isr.leader_epoch)
@@ -411,7 +411,7 @@ class ReplicaManager(Partitions):
         if state is None:
             return
         self._reactor.put_partition(handle_of(log), **self._role(tp, state, self._terms(tp.topic)))
-        self._served[tp] = log
+        self._open_logs[tp] = log
 
     def _terms(self, topic: str) -> _Terms:
         config = self.config(topic)

@@ -37,7 +37,7 @@ HELD_MS = 5
 RETRY_S = 0.05
 PROPOSE_S = 0.05
 """How often it checks for changes to propose."""
-AGAIN_S = 1.0
+RETRY_FAILED_S = 1.0
 """How long it waits before it retries what a disk refused."""
 ASKED_AT_ONCE = 1000
 """Partitions in one request to the controller."""
@@ -54,11 +54,11 @@ class IsrMaintenance:
         self._line = member.line()
         self._lag_ms = lag_ms
         self._ended = threading.Event()
-        self._known: Mapping[int, int] = {}  # the live brokers at the last look
-        self._looked_s = time.monotonic()
-        self._held: set[TopicPartition] = set()  # their proposals wait for the joining followers
-        self._again_s = 0.0
-        self._failed = self._said = 0  # how often logs had gone offline at the last report
+        self._live_epochs: Mapping[int, int] = {}  # the live brokers at the last look
+        self._last_check_s = time.monotonic()
+        self._held_proposals: set[TopicPartition] = set()  # they wait for the joining followers
+        self._next_retry_s = 0.0
+        self._failures = self._reported_failures = 0  # how often logs went offline
         # A silent controller delays requests to it, but not the search for lagging followers.
         self._threads = [
             threading.Thread(target=self._loop, args=(step,), name=f"{name} {what}", daemon=True)
@@ -89,32 +89,32 @@ class IsrMaintenance:
                 self._ended.wait(RETRY_S)
             except Exception:  # without this thread no follower would ever leave or join
                 _logger.exception("the ISRs stay unchanged for now")
-                self._ended.wait(AGAIN_S)
+                self._ended.wait(RETRY_FAILED_S)
 
     def _look(self) -> None:
-        caught_up = self._reactor.caught_up(HELD_MS if self._held else WAIT_MS)
+        caught_up = self._reactor.caught_up(HELD_MS if self._held_proposals else WAIT_MS)
         epochs = self._epochs()
         if caught_up is not None:
             tp, found = self._replicas.partition_of(caught_up.tag), caught_up
             if self._replicas.led.change(tp, lambda isr: expand(isr, found, epochs)) is not None:
-                self._held.add(tp)
-        self._held = {tp for tp in self._held if not self._release(tp)}
-        if epochs != self._known:
+                self._held_proposals.add(tp)
+        self._held_proposals = {tp for tp in self._held_proposals if not self._release(tp)}
+        if epochs != self._live_epochs:
             # A follower that was not known to be alive caught up unnoticed, and is reported only
             # once.
-            self._known = epochs
+            self._live_epochs = epochs
             self._replicas.led.publish_all()
-        self._failed += self._replicas.release_failed()
+        self._failures += self._replicas.release_failed()
         now_s = time.monotonic()
-        if now_s >= self._again_s:
-            self._again_s = now_s + AGAIN_S
+        if now_s >= self._next_retry_s:
+            self._next_retry_s = now_s + RETRY_FAILED_S
             self._replicas.retry()
-        if now_s - self._looked_s >= self._lag_ms / 2000:
-            self._looked_s = now_s
+        if now_s - self._last_check_s >= self._lag_ms / 2000:
+            self._last_check_s = now_s
             for tp in self._replicas.led.partitions():
-                self._look_at(tp)
+                self._check(tp)
 
-    def _look_at(self, tp: TopicPartition) -> None:
+    def _check(self, tp: TopicPartition) -> None:
         try:
             states = self._reactor.followers(*tp)
         except NotFound:
@@ -135,9 +135,9 @@ class IsrMaintenance:
         return {one.id: one.epoch for one in self._member.image.brokers.values()}
 
     def _propose(self) -> None:
-        if (failed := self._failed) != self._said:
+        if (failures := self._failures) != self._reported_failures:
             self._member.tell_failed()
-            self._said = failed
+            self._reported_failures = failures
         due = self._replicas.led.due()
         keys = list(due)[:ASKED_AT_ONCE]
         if not keys:

@@ -12,6 +12,7 @@ from typing import Any
 from kafkalog.server.network.taken import Taken
 
 from kafkalog.config.server import ServerConfig
+from kafkalog.server.network.raw_request import RawRequest
 from kafkalog.server.network.reactor import Reactor
 from tests.support.waiting import LIMIT_S, wait_for
 
@@ -111,7 +112,7 @@ class Server:
 
     def __init__(
         self,
-        answer: Callable[[Taken], None] | None = None,
+        answer: Callable[[RawRequest], None] | None = None,
         *,
         workers: int = 2,
         host: str = "127.0.0.1",
@@ -164,7 +165,7 @@ class Server:
             self.failures.append(problem)
             raise
 
-    def take(self) -> Taken:
+    def take(self) -> RawRequest:
         """Take a request in this thread."""
         taken = self.reactor.take(int(LIMIT_S * 1000))
         assert taken is not None
@@ -194,6 +195,6 @@ class Server:
             assert not thread.is_alive()
 
 
-def echo(taken: Taken) -> None:
+def echo(taken: RawRequest) -> None:
     """Answer with the request's body."""
     taken.answer(taken.body, 0)

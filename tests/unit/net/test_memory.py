@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from kafkalog.server.network.taken import Taken
+from kafkalog.server.network.raw_request import RawRequest
 from tests.unit.net.kafka_requests import fetch, fetched, produce, produced
 from tests.unit.net.network import SANITIZED, Client, Server, request
 from tests.unit.net.test_frames import resident_bytes
@@ -45,7 +45,7 @@ def test_idle_connections_take_little_memory(many_files):
 
 
 def test_no_request_allocates_once_it_is_warm(served):
-    def answer(taken: Taken) -> None:
+    def answer(taken: RawRequest) -> None:
         taken.answer(taken.body[:100], 0)
 
     with Server(answer, num_network_threads=1) as server, server.client() as client:
