@@ -17,10 +17,10 @@ from kafkalog.config.protection import refuse_protection
 from kafkalog.config.replica import RACK_AWARE
 from kafkalog.config.served import check_served
 from kafkalog.config.server import ServerConfig
-from kafkalog.coordinator.groups.core import GroupCore
+from kafkalog.coordinator.groups.core import GroupCoordinatorState
 from kafkalog.coordinator.groups.offsets import Known
 from kafkalog.coordinator.thread import Coordinator
-from kafkalog.coordinator.transactions.core import TransactionCore
+from kafkalog.coordinator.transactions.core import TransactionCoordinatorState
 from kafkalog.coordinator.transactions.shard import Marker, Outside
 from kafkalog.directory.identity import check_unlocked, look, node_number
 from kafkalog.directory.manager import Manager
@@ -115,7 +115,10 @@ def _outside(metadata: Metadata, partitions: Partitions, producer_ids: ProducerI
 
 
 def _end(
-    transactions: Coordinator[TransactionCore], markers: Markers, marker: Marker, few: bool
+    transactions: Coordinator[TransactionCoordinatorState],
+    markers: Markers,
+    marker: Marker,
+    few: bool,
 ) -> None:
     """Write a marker for the coordinator, one of `few`, and report the outcome to it."""
     told = partial(transactions.core.marked, marker)
@@ -286,7 +289,7 @@ class Broker:
         self._undo.append(bulk.stop)
         known = Known(partitions.count, partitions.id_of, partitions.name_of)
         coordinator = Coordinator(
-            GroupCore(config, lambda: str(uuid4()), known),
+            GroupCoordinatorState(config, lambda: str(uuid4()), known),
             Journal(OFFSETS_TOPIC, partitions, appends),
             self._clock, name="group",
         )  # fmt: skip
@@ -304,8 +307,8 @@ class Broker:
         self._undo.append(markers.stop)
         begun = Bulk(f"{name} transactions")
         self._undo.append(begun.stop)
-        transactions: Coordinator[TransactionCore] = Coordinator(
-            TransactionCore(config, _outside(metadata, partitions, producer_ids)),
+        transactions: Coordinator[TransactionCoordinatorState] = Coordinator(
+            TransactionCoordinatorState(config, _outside(metadata, partitions, producer_ids)),
             Journal(TRANSACTIONS_TOPIC, partitions, appends),
             self._clock, name="transaction",
             carry_out=lambda marker, few: _end(transactions, markers, marker, few),

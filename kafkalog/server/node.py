@@ -9,9 +9,9 @@ from kafkalog.errors import NotController, UnsupportedVersion
 from kafkalog.server.network.listeners import INSIDE, INSIDE_PLACE, Advertised
 
 if TYPE_CHECKING:
-    from kafkalog.coordinator.groups.core import GroupCore
+    from kafkalog.coordinator.groups.core import GroupCoordinatorState
     from kafkalog.coordinator.thread import Coordinator
-    from kafkalog.coordinator.transactions.core import TransactionCore
+    from kafkalog.coordinator.transactions.core import TransactionCoordinatorState
     from kafkalog.directory.manager import Manager
     from kafkalog.metadata.image import MetadataImage
     from kafkalog.metadata.source import Changeable, Metadata
@@ -44,13 +44,13 @@ class Node(NamedTuple):
     reactor: "Reactor"
     admission: "Admission"
     """What each principal may do."""
-    coordinator: "Coordinator[GroupCore]"
+    coordinator: "Coordinator[GroupCoordinatorState]"
     acknowledger: "Acknowledger"
     advertised: tuple[Advertised, ...]
     """The addresses for clients, by listener number."""
     producer_ids: "ProducerIds"
     bulk: "Bulk"
-    transactions: "Coordinator[TransactionCore]"
+    transactions: "Coordinator[TransactionCoordinatorState]"
     guards: "Guards"
     """Writes that the transaction coordinator allowed."""
     markers: "Markers"

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from kafkalog._native import lib
 from kafkalog.coordinator.step import Step
 from kafkalog.coordinator.transactions.core import Results
-from kafkalog.coordinator.transactions.requests import Asked
+from kafkalog.coordinator.transactions.requests import ProducerClaim
 from kafkalog.errors import InvalidTxnState, KafkalogError, NotLeaderOrFollower
 from kafkalog.server.handlers.failures import handler_failed
 from kafkalog.server.network.reactor import Appended
@@ -168,8 +168,8 @@ class _Asking:
         self._verdicts: Verdicts = {}
         self._left = len(writes)
 
-    def _asked(self, one: Writes) -> Asked:
-        return Asked(self._request.body.transactional_id, one.producer_id, one.epoch)
+    def _asked(self, one: Writes) -> ProducerClaim:
+        return ProducerClaim(self._request.body.transactional_id, one.producer_id, one.epoch)
 
     def _permission(self, one: Writes, *, afar: bool) -> Permission:
         guards = self._node.guards

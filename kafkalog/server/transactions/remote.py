@@ -23,7 +23,7 @@ from kafkalog.wire.error_codes import ErrorCode
 if TYPE_CHECKING:
     from kafkalog.coordinator.step import Producer
     from kafkalog.coordinator.transactions.core import Results
-    from kafkalog.coordinator.transactions.requests import Asked
+    from kafkalog.coordinator.transactions.requests import ProducerClaim
     from kafkalog.replication.membership import Membership
 
 __all__ = ["Afar", "outcome_in", "question", "results_of"]
@@ -148,7 +148,9 @@ def _code(number: int) -> ErrorCode:
 # ---- what is sent, and what an answer means ----------------------------------------------------
 
 
-def question(asked: Asked, partitions: Collection[TopicPartition], joins: bool) -> dict[str, Any]:
+def question(
+    asked: ProducerClaim, partitions: Collection[TopicPartition], joins: bool
+) -> dict[str, Any]:
     """The fields of AddPartitionsToTxn: whether a producer may write to these, which join its
     transaction if `joins`."""
     topics: dict[str, list[int]] = defaultdict(list)
@@ -229,8 +231,8 @@ class Afar:
     # ---- what is asked -------------------------------------------------------------------------
 
     def allow(
-        self, broker: int, asked: Asked, partitions: Collection[TopicPartition], joins: bool,
-        then: Callable[[Results], None],
+        self, broker: int, asked: ProducerClaim, partitions: Collection[TopicPartition],
+        joins: bool, then: Callable[[Results], None],
     ) -> None:  # fmt: skip
         """Ask whether a producer may write to these, which join its transaction if `joins`."""
         self._ask(

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from kafkalog.coordinator.core import Append, Core
+from kafkalog.coordinator.core import Append, CoordinatorState
 from kafkalog.coordinator.step import Call, Step
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
@@ -21,7 +21,7 @@ from tests.unit.coordinator.virtual_core import HOST, WALL_MS, MemoryJournal, Re
 
 __all__ = ["Faults", "Patience", "Violated", "World", "telling"]
 
-C = TypeVar("C", bound=Core[Any])
+C = TypeVar("C", bound=CoordinatorState[Any])
 
 
 @dataclass

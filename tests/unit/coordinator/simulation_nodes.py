@@ -28,8 +28,8 @@ from functools import partial
 from typing import Any
 
 from kafkalog.coordinator.step import Call, Step
-from kafkalog.coordinator.transactions.core import Results, TransactionCore
-from kafkalog.coordinator.transactions.requests import Asked
+from kafkalog.coordinator.transactions.core import Results, TransactionCoordinatorState
+from kafkalog.coordinator.transactions.requests import ProducerClaim
 from kafkalog.coordinator.transactions.shard import Marker, Outside
 from kafkalog.coordinator.transactions.transaction import State
 from kafkalog.server.transactions.permission import Permission
@@ -94,7 +94,11 @@ class NodesWorld(TransactionWorld):
     crashes = (0, 0.001, 0.004)
     faulty_ms = 60_000
 
-    def __init__(self, seed: int, core: Callable[..., TransactionCore] = TransactionCore) -> None:
+    def __init__(
+        self,
+        seed: int,
+        core: Callable[..., TransactionCoordinatorState] = TransactionCoordinatorState,
+    ) -> None:
         self.nodes = [Node(number) for number in range(NODES)]
         self.home = self.home_before = 0
         super().__init__(seed, core)
@@ -250,7 +254,7 @@ class NodesWorld(TransactionWorld):
         if self.rng.random() >= self.faults.lost:
             self.later(self.rng.randint(0, ANSWER_MS) if slow else self.travel_ms(), event)
 
-    def new_core(self) -> TransactionCore:
+    def new_core(self) -> TransactionCoordinatorState:
         def partitions(_topic: str) -> int:
             return len(self.nodes[self.home].leaders)
 
@@ -350,7 +354,7 @@ class _Write:
         if world.parts[where].is_open(self.identity):
             self._append(None)
             return
-        asked, joins = Asked(self.producer.name, *self.identity), self.producer.version == 2
+        asked, joins = ProducerClaim(self.producer.name, *self.identity), self.producer.version == 2
         life, home = node.coordinator
         self.permission = Permission(node.guards, [where], *self.identity, afar=home != node.number)
         if home == node.number:
@@ -359,7 +363,7 @@ class _Write:
         fields = question(asked, [where], joins)
         world.ask(partial(self._arrive, life, fields), self._heard)
 
-    def _ask_here(self, asked: Asked, joins: bool) -> None:
+    def _ask_here(self, asked: ProducerClaim, joins: bool) -> None:
         world, where = self.world, self.where
 
         def event(step: Step) -> None:
@@ -463,7 +467,9 @@ class _Write:
                 raise Violated(f"X7: {self.tag} is behind its marker in {self.where.partition}")
 
 
-def simulate(seed: int, core: Callable[..., TransactionCore] = TransactionCore) -> NodesWorld:
+def simulate(
+    seed: int, core: Callable[..., TransactionCoordinatorState] = TransactionCoordinatorState
+) -> NodesWorld:
     """One run: faults for a while, then none, until all transactions must end.
 
     Raises: Violated, with the trace of events as its note.
