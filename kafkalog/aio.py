@@ -266,11 +266,11 @@ class Producer(Turns, Generic[ValueT, KeyT]):
         loop = asyncio.get_running_loop()
         known: asyncio.Future[None] = loop.create_future()
 
-        def told() -> None:
+        def notify() -> None:
             if not known.done():
                 known.set_result(None)
 
-        sent.add_done_callback(lambda _: _soon(loop, told))
+        sent.add_done_callback(lambda _: _soon(loop, notify))
         await known
         return sent.result()
 
@@ -281,11 +281,11 @@ class Producer(Turns, Generic[ValueT, KeyT]):
 
         Raises: as kafkalog.Producer.transaction.
         """
-        begun = self._submit(self._below.begin_transaction)
+        started = self._submit(self._below.begin_transaction)
         try:
-            await asyncio.shield(asyncio.wrap_future(begun))
+            await asyncio.shield(asyncio.wrap_future(started))
         except asyncio.CancelledError:
-            await self._whole(self._unwanted, begun)
+            await self._whole(self._unwanted, started)
             raise
         try:
             yield self
@@ -294,9 +294,9 @@ class Producer(Turns, Generic[ValueT, KeyT]):
             await self._whole(self._below._roll_back)
             raise
 
-    def _unwanted(self, begun: Future[None]) -> None:
+    def _unwanted(self, started: Future[None]) -> None:
         """On the thread: no caller is left to end the transaction."""
-        if begun.exception() is None:
+        if started.exception() is None:
             self._below._roll_back()
 
 
@@ -512,11 +512,11 @@ class Consumer(Turns):
 
     def _called(self, listener: Callable[..., Any]) -> Callable[..., None]:
         def call(*words: Any) -> None:
-            told = listener(*words)
-            if isawaitable(told):
+            result = listener(*words)
+            if isawaitable(result):
                 wait_s = self._below._config.max_poll_interval_ms / 1000
                 self._visit = Visit(self)
-                self._visit.wait(self._loop, told, wait_s)
+                self._visit.wait(self._loop, result, wait_s)
 
         return call
 

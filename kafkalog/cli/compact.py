@@ -111,8 +111,8 @@ def _show(
             records = log.scan(first, end, isolation=UNCOMMITTED).count() if end > first else 0
             keyless = _without_key(log, first, end) if records else 0
         if options.json:
-            told = {"topic": tp.topic, "partition": tp.partition, "end_offset": end}
-            print(json_line({**told, "records": records, "without_key": keyless}), flush=True)
+            row = {"topic": tp.topic, "partition": tp.partition, "end_offset": end}
+            print(json_line({**row, "records": records, "without_key": keyless}), flush=True)
             continue
         rows.append([str(tp.partition), str(end), f"{records:,}", f"{keyless:,}"])
     if rows:
@@ -142,15 +142,15 @@ def _execute(
     limits = Limits(options.memory << 20, throttle=throttle)
     rows = []
     for tp, path in parts.items():
-        begun = time.monotonic()
+        start = time.monotonic()
         with Log(path, config=settings, topic=tp.topic, partition=tp.partition) as log:
             if options.roll:
                 log.roll()
             done = log.compact(limits)
-        seconds = time.monotonic() - begun
+        seconds = time.monotonic() - start
         if options.json:
-            told = {"topic": tp.topic, "partition": tp.partition, **done._asdict()}
-            print(json_line({**told, "seconds": round(seconds, 3)}), flush=True)
+            row = {"topic": tp.topic, "partition": tp.partition, **done._asdict()}
+            print(json_line({**row, "seconds": round(seconds, 3)}), flush=True)
             continue
         rows.append(
             [

@@ -145,5 +145,5 @@ def _alter(admin: "Admin", options: argparse.Namespace, kind: str, name: str) ->
     altered.check()
     would = "would be " if options.dry_run else ""
     for key, value in changes.items():
-        told = f"= {value}" if value is not None else f"{would}reset to its default"
-        say(f"{kind} {name or 'defaults'}: {key} {told}")
+        change = f"= {value}" if value is not None else f"{would}reset to its default"
+        say(f"{kind} {name or 'defaults'}: {key} {change}")

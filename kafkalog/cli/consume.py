@@ -8,12 +8,12 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from kafkalog.cli.backends import Backend, ClusterBackend, Offsets, open_backend
 from kafkalog.cli.common import UsageError, count_argument, parse_moment, repeated
 from kafkalog.cli.output import Output, format_of, kafka_format
-from kafkalog.cli.places import ClusterPlace, Offsets, Place, open_place
 from kafkalog.cli.remote import (
     CONSUMER_PROPERTIES,
-    add_place,
+    add_backend,
     apply_properties,
     names_of,
     refuse,
@@ -34,7 +34,7 @@ LOOK_S = 30.0
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
-    add_place(parser, "a data directory")
+    add_backend(parser, "a data directory")
     repeated(parser, "--topic", metavar="NAME", help="the topic's name; may be repeated")
     parser.add_argument(
         "--partition", type=int, metavar="P", help="only this partition (default: all)"
@@ -139,27 +139,27 @@ def run(options: argparse.Namespace) -> int:
     if options.dir is not None:
         refuse(options, "needs --bootstrap-server", group=None)
     output = Output(form, options.max_messages)
-    with open_place(options) as place:
-        topics = _topics(place, options)
+    with open_backend(options) as backend:
+        topics = _topics(backend, options)
         if options.group is None:
             refuse(options, "is for --group", instance_id=None)
-            _read(place, options, topics, output)
-        elif isinstance(place, ClusterPlace):
+            _read(backend, options, topics, output)
+        elif isinstance(backend, ClusterBackend):
             from kafkalog.cli.membership import read_in_group
 
             refuse(options, "a group decides that", partition=None, order="partition")
             left_off = "a group continues from its committed offsets; see --reset"
             refuse(options, left_off, from_time=None, offset="earliest")
-            read_in_group(place.cluster, options, topics, output)
+            read_in_group(backend.cluster, options, topics, output)
     return 0
 
 
-def _topics(place: Place, options: argparse.Namespace) -> list[str]:
+def _topics(backend: Backend, options: argparse.Namespace) -> list[str]:
     """The topics that --topic and --include name.  Raises: UsageError."""
     topics = names_of([], *options.topic)
     if options.include is not None:
         try:
-            topics += [n for n in place.topics(False) if re.fullmatch(options.include, n)]
+            topics += [n for n in backend.topics(False) if re.fullmatch(options.include, n)]
         except re.error as problem:
             raise UsageError(f"--include: {problem}") from None
     if not topics:
@@ -167,22 +167,22 @@ def _topics(place: Place, options: argparse.Namespace) -> list[str]:
     return topics
 
 
-def _read(place: Place, options: argparse.Namespace, topics: list[str], output: Output) -> None:
-    chosen = _chosen(place, topics, options.partition)
-    starts, ends = _starts_and_ends(place, chosen, options)
-    for block in _present(place, options, starts, ends):
+def _read(backend: Backend, options: argparse.Namespace, topics: list[str], output: Output) -> None:
+    chosen = _chosen(backend, topics, options.partition)
+    starts, ends = _starts_and_ends(backend, chosen, options)
+    for block in _present(backend, options, starts, ends):
         output.write(block)
         if output.enough():
             return
     if options.follow:
         positions = {tp: max(starts[tp], ends[tp]) for tp in chosen}
-        _follow(place, options, positions, output)
+        _follow(backend, options, positions, output)
 
 
-def _chosen(place: Place, topics: list[str], partition: int | None) -> list[TopicPartition]:
+def _chosen(backend: Backend, topics: list[str], partition: int | None) -> list[TopicPartition]:
     found = []
     for topic in topics:
-        some = place.partitions(topic)
+        some = backend.partitions(topic)
         if partition is not None:
             some = [tp for tp in some if tp.partition == partition]
             if not some:
@@ -192,10 +192,10 @@ def _chosen(place: Place, topics: list[str], partition: int | None) -> list[Topi
 
 
 def _starts_and_ends(
-    place: Place, chosen: list[TopicPartition], options: argparse.Namespace
+    backend: Backend, chosen: list[TopicPartition], options: argparse.Namespace
 ) -> tuple[Offsets, Offsets]:
     """Where each partition starts, and where it ends now.  Raises: UsageError."""
-    ends = place.ends(chosen, options.isolation == "read_committed")
+    ends = backend.ends(chosen, options.isolation == "read_committed")
     if options.from_time is not None:
         try:
             time_ms = parse_moment(options.from_time)
@@ -203,10 +203,10 @@ def _starts_and_ends(
             raise UsageError(
                 f"--from-time: found {options.from_time!r}, wanted ISO 8601 or a number of ms"
             ) from None
-        return {**ends, **place.at(chosen, time_ms)}, ends
+        return {**ends, **backend.at(chosen, time_ms)}, ends
     if options.offset == "latest":
         return dict(ends), ends
-    firsts = place.firsts(chosen)
+    firsts = backend.firsts(chosen)
     if options.offset == "earliest":
         return firsts, ends
     if not re.fullmatch(r"-?\d+", options.offset):
@@ -221,11 +221,11 @@ def _starts_and_ends(
 
 
 def _present(
-    place: Place, options: argparse.Namespace, starts: Offsets, ends: Offsets
+    backend: Backend, options: argparse.Namespace, starts: Offsets, ends: Offsets
 ) -> Iterator[Iterable[Record]]:
     """The records that are there now, in blocks, in the requested order."""
     committed = options.isolation == "read_committed"
-    readers = [_partition(place, tp, starts[tp], ends[tp], committed) for tp in starts]
+    readers = [_partition(backend, tp, starts[tp], ends[tp], committed) for tp in starts]
     if options.order == "time" and len(starts) > 1:
         flat = [itertools.chain.from_iterable(reader) for reader in readers]
         merged = heapq.merge(*flat, key=lambda record: record.timestamp_ms)
@@ -237,9 +237,9 @@ def _present(
 
 
 def _partition(
-    place: Place, tp: TopicPartition, start: int, end: int, committed: bool
+    backend: Backend, tp: TopicPartition, start: int, end: int, committed: bool
 ) -> Iterator[list[Record]]:
-    reader = place.reader({tp: start}, committed)
+    reader = backend.reader({tp: start}, committed)
     try:
         while reader.positions[tp] < end:
             for rows in reader.poll(None):
@@ -249,9 +249,11 @@ def _partition(
         reader.close()
 
 
-def _follow(place: Place, options: argparse.Namespace, positions: Offsets, output: Output) -> None:
+def _follow(
+    backend: Backend, options: argparse.Namespace, positions: Offsets, output: Output
+) -> None:
     """New records as they arrive, also in partitions that are added."""
-    reader = place.reader(positions, options.isolation == "read_committed")
+    reader = backend.reader(positions, options.isolation == "read_committed")
     topics = sorted({tp.topic for tp in positions})
     silence_s = None if options.timeout_ms is None else options.timeout_ms / 1000
     wait_ms = None if options.timeout_ms is None else min(options.timeout_ms, 500)
@@ -263,8 +265,8 @@ def _follow(place: Place, options: argparse.Namespace, positions: Offsets, outpu
                 return
             if options.partition is None and now_s - looked_s > LOOK_S:
                 looked_s = now_s
-                place.refresh()
-                for tp in _chosen(place, topics, None):
+                backend.refresh()
+                for tp in _chosen(backend, topics, None):
                     reader.positions.setdefault(tp, 0)
             for rows in reader.poll(wait_ms):
                 heard_s = time.monotonic()

@@ -38,12 +38,12 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if options.json:
         for hold in found:
-            told = {"name": hold.name, "until_ms": hold.until_ms, "max_bytes": hold.max_bytes}
+            row = {"name": hold.name, "until_ms": hold.until_ms, "max_bytes": hold.max_bytes}
             rows = [
                 {"topic": tp.topic, "partition": tp.partition, "offset": offset}
                 for tp, offset in sorted(hold.offsets.items())
             ]
-            print(json_line({**told, "partitions": rows}))
+            print(json_line({**row, "partitions": rows}))
         return 0
     if not found:
         print("no holds: retention follows its settings")

@@ -2,9 +2,9 @@
 
 import argparse
 
+from kafkalog.cli.backends import Backend, open_backend
 from kafkalog.cli.common import UsageError, json_line, parse_moment, repeated
-from kafkalog.cli.places import Place, open_place
-from kafkalog.cli.remote import add_place, picked, spread
+from kafkalog.cli.remote import add_backend, picked, spread
 from kafkalog.cli.rows import show_rows
 from kafkalog.types import TopicPartition
 
@@ -29,7 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "words", nargs="*", metavar="TOPIC", help="topic, topic:2 or topic:0,2-5 (default: all)"
     )
-    add_place(parser, "a data directory")
+    add_backend(parser, "a data directory")
     repeated(
         parser,
         "--topic",
@@ -61,12 +61,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print a line per partition."""
     when = _time(options.time)
-    with open_place(options) as place:
-        partitions = _partitions(place, options)
+    with open_backend(options) as backend:
+        partitions = _partitions(backend, options)
         if when is None:
-            _ends(place, partitions, options)
+            _ends(backend, partitions, options)
         else:
-            _at(place, partitions, when, options)
+            _at(backend, partitions, when, options)
     return 0
 
 
@@ -81,19 +81,19 @@ def _time(text: str | None) -> int | str | None:
         ) from None
 
 
-def _partitions(place: Place, options: argparse.Namespace) -> list[TopicPartition]:
-    texts = spread([*options.words, *options.topic]) or place.topics(internal=False)
+def _partitions(backend: Backend, options: argparse.Namespace) -> list[TopicPartition]:
+    texts = spread([*options.words, *options.topic]) or backend.topics(internal=False)
     if options.partitions is not None:
         texts = [t if ":" in t else f"{t}:{options.partitions}" for t in texts]
-    return [tp for text in texts for tp in picked(place.partitions, text)]
+    return [tp for text in texts for tp in picked(backend.partitions, text)]
 
 
 def _committed(options: argparse.Namespace) -> bool:
     return bool(options.isolation == "read_committed")
 
 
-def _ends(place: Place, partitions: list[TopicPartition], options: argparse.Namespace) -> None:
-    starts, ends = place.firsts(partitions), place.ends(partitions, _committed(options))
+def _ends(backend: Backend, partitions: list[TopicPartition], options: argparse.Namespace) -> None:
+    starts, ends = backend.firsts(partitions), backend.ends(partitions, _committed(options))
     rows = [
         {
             "topic": tp.topic,
@@ -109,9 +109,9 @@ def _ends(place: Place, partitions: list[TopicPartition], options: argparse.Name
 
 
 def _at(
-    place: Place, partitions: list[TopicPartition], when: int | str, options: argparse.Namespace
+    backend: Backend, partitions: list[TopicPartition], when: int | str, options: argparse.Namespace
 ) -> None:
-    for tp, at in place.listed(partitions, when, _committed(options)).items():
+    for tp, at in backend.listed(partitions, when, _committed(options)).items():
         if options.json:
             row = {"topic": tp.topic, "partition": tp.partition, "offset": at.offset}
             print(json_line({**row, "timestamp": at.timestamp_ms}))

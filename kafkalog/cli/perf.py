@@ -142,9 +142,9 @@ def _figures(
         "bytes_per_s": round(size / seconds, 1),
     }
     if latencies:
-        told = percentiles(latencies)
-        figures["latency_ms"] = {name: round(1000 * s, 4) for name, s in told.items()}
-        text += "\nlatency: " + ", ".join(f"{name} {show_ms(s)}" for name, s in told.items())
+        ranks = percentiles(latencies)
+        figures["latency_ms"] = {name: round(1000 * s, 4) for name, s in ranks.items()}
+        text += "\nlatency: " + ", ".join(f"{name} {show_ms(s)}" for name, s in ranks.items())
     return {
         **figures,
         "text": text,
@@ -179,7 +179,7 @@ def _produce(cluster: "Cluster", options: argparse.Namespace) -> dict[str, Any]:
     try:
         with open_producer(options, done) as producer:
             producer.partitions(options.topic)
-            progress.begun = time.monotonic()
+            progress.started = time.monotonic()
             for i in _paced(wanted, options.throughput, producer):
                 producer.send(options.topic, bodies[i % BODIES], partition=options.partition)
     except KeyboardInterrupt:
@@ -199,11 +199,11 @@ def _paced(wanted: int, a_second: int, producer: "Producer") -> Iterator[int]:
     if a_second < 0:
         yield from range(wanted)
         return
-    begun = time.monotonic()
+    started = time.monotonic()
     for i in range(wanted):
-        while (ahead_s := i / a_second - (time.monotonic() - begun)) > 0:
+        while (ahead_s := i / a_second - (time.monotonic() - started)) > 0:
             producer.flush()
-            if (ahead_s := i / a_second - (time.monotonic() - begun)) > 0:
+            if (ahead_s := i / a_second - (time.monotonic() - started)) > 0:
                 time.sleep(min(ahead_s, 0.05))
         yield i
 
@@ -275,11 +275,11 @@ def _end_to_end(cluster: "Cluster", options: argparse.Namespace) -> dict[str, An
             fetcher.poll(0)  # its request waits in the broker
             for _ in range(wanted):
                 mark = os.urandom(8)
-                begun = time.perf_counter()
+                started = time.perf_counter()
                 value = mark.ljust(options.record_size, b".")
                 producer.send(tp.topic, value, partition=tp.partition).result()
                 _await(fetcher, mark)
-                latencies.append((time.perf_counter() - begun, 1))
+                latencies.append((time.perf_counter() - started, 1))
                 progress.update(len(latencies), len(latencies) * options.record_size)
             fetcher.close()
     except KeyboardInterrupt:

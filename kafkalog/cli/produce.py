@@ -283,7 +283,7 @@ class _Run:
             with open_producer(options, self._delivered, options.partitioner) as producer:
                 # Also without records: a missing topic is reported immediately.
                 producer.partitions(options.topic)
-                self.progress.begun = time.monotonic()
+                self.progress.started = time.monotonic()
                 for path in self.files:
                     if path == "-" and sys.stdin is not None and sys.stdin.isatty():
                         warn("one record per line; Ctrl-D ends")

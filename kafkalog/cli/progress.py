@@ -18,14 +18,14 @@ class Progress:
         """`total_bytes` 0: unknown, no bar.  `noun`: what is counted."""
         self.total_bytes = total_bytes
         self.noun = noun
-        self.begun = time.monotonic()
+        self.started = time.monotonic()
         self.shown = 0.0
         self.enabled = sys.stderr.isatty()
         self.dirty = False
 
     def seconds(self) -> float:
         """Seconds since the start; never zero, so that a rate can be computed."""
-        return max(time.monotonic() - self.begun, 1e-6)
+        return max(time.monotonic() - self.started, 1e-6)
 
     def update(self, records: int, done_bytes: int, force: bool = False) -> None:
         """Draw, at most every tenth of a second."""

@@ -23,8 +23,8 @@ __all__ = [
     "PRODUCER_PROPERTIES",
     "action_of",
     "add_actions",
+    "add_backend",
     "add_bootstrap",
-    "add_place",
     "add_sending",
     "apply_properties",
     "config_changes",
@@ -103,12 +103,12 @@ def add_patience(parser: Any) -> None:
     )
 
 
-def add_place(parser: argparse.ArgumentParser, directory: str) -> None:
+def add_backend(parser: argparse.ArgumentParser, directory: str) -> None:
     """Either `--dir`, with this help, or `--bootstrap-server`."""
     default = os.environ.get(BOOTSTRAP)
-    place = parser.add_mutually_exclusive_group(required=not default)
-    place.add_argument("--dir", help=directory)
-    place.add_argument(
+    group = parser.add_mutually_exclusive_group(required=not default)
+    group.add_argument("--dir", help=directory)
+    group.add_argument(
         "--bootstrap-server",
         default=default or None,
         metavar="HOST:PORT",

@@ -101,8 +101,8 @@ def plan_reset(
     firsts = admin.list_offsets(dict.fromkeys(partitions, "earliest")).check()
     ends = admin.list_offsets(dict.fromkeys(partitions, "latest")).check()
     if target.kind == "time":
-        asked = dict.fromkeys(partitions, max(target.number, 0))
-        at = admin.list_offsets(asked).check()
+        times = dict.fromkeys(partitions, max(target.number, 0))
+        at = admin.list_offsets(times).check()
     if target.kind == "shift":
         for tp in partitions:
             if tp not in committed:

@@ -89,8 +89,8 @@ def run(options: argparse.Namespace) -> int:
         for name, partitions in topics:
             broker.create_topic(name, partitions)
         if options.print == "json":
-            told = {"bootstrap_servers": broker.bootstrap_servers, "pid": os.getpid()}
-            print(json.dumps({**told, "directory": broker.path}), flush=True)
+            fields = {"bootstrap_servers": broker.bootstrap_servers, "pid": os.getpid()}
+            print(json.dumps({**fields, "directory": broker.path}), flush=True)
         else:
             print(broker.bootstrap_servers, flush=True)
         for line in _lines(parent, ended):

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.cli.backends import Backend, ClusterBackend, DirectoryBackend, open_backend
 from kafkalog.cli.common import (
     CommandError,
     UsageError,
@@ -16,11 +17,10 @@ from kafkalog.cli.common import (
     table,
     warn,
 )
-from kafkalog.cli.places import ClusterPlace, Directory, Place, open_place
 from kafkalog.cli.remote import (
     action_of,
     add_actions,
-    add_place,
+    add_backend,
     config_changes,
     names_of,
     partitions_of,
@@ -72,7 +72,7 @@ DEFAULT = "describe"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
-    add_place(parser, "a data directory: list and describe; nothing is written")
+    add_backend(parser, "a data directory: list and describe; nothing is written")
     parser.add_argument("--topic", metavar="NAME", help="only this topic, or several with commas")
     parser.add_argument("--json", action="store_true", help="one JSON object per partition")
     parser.add_argument(
@@ -148,50 +148,50 @@ def run(options: argparse.Namespace) -> int:
     action, words = action_of(options, ACTIONS, DEFAULT)
     given = [*words, *([options.topic] if options.topic else [])]
     names = spread(given) if action == "delete-records" else names_of(given)
-    with open_place(options) as place:
+    with open_backend(options) as backend:
         if action in CHANGES:
-            if not isinstance(place, ClusterPlace):
+            if not isinstance(backend, ClusterBackend):
                 raise UsageError(
                     f"{action}: needs --bootstrap-server; a directory's topics are created by "
                     "`kafkalog ingest` or `kafkalog serve`"
                 )
             if not names and options.offset_json_file is None:
                 raise UsageError(f"{action}: which topic? give its name")
-            CHANGES[action](place, options, names)
+            CHANGES[action](backend, options, names)
             return 0
-        chosen = _chosen(place, options, names)
+        chosen = _chosen(backend, options, names)
         if action == "list":
             for name in chosen:
                 print(json_line({"topic": name}) if options.json else name)
             return 0
-        _describe(place, options, chosen)
+        _describe(backend, options, chosen)
     return 0
 
 
-def _chosen(place: Place, options: argparse.Namespace, names: list[str]) -> list[str]:
+def _chosen(backend: Backend, options: argparse.Namespace, names: list[str]) -> list[str]:
     """The named topics, else all but internal ones.  Raises: UsageError."""
     if options.internal and options.exclude_internal:
         raise UsageError("--internal and --exclude-internal: give one of them")
     if not names:
-        return place.topics(options.internal)
-    found = place.topics(True)
+        return backend.topics(options.internal)
+    found = backend.topics(True)
     for name in names:
         if name not in found:
             raise no_topic(
-                "" if isinstance(place, ClusterPlace) else f"{place.name}: ", name, found
+                "" if isinstance(backend, ClusterBackend) else f"{backend.name}: ", name, found
             )
     return names
 
 
-def _describe(place: Place, options: argparse.Namespace, names: list[str]) -> None:
-    rows = [row for name in names for row in place.describe(name)]
-    if isinstance(place, Directory):
+def _describe(backend: Backend, options: argparse.Namespace, names: list[str]) -> None:
+    rows = [row for name in names for row in backend.describe(name)]
+    if isinstance(backend, DirectoryBackend):
         why = "needs --bootstrap-server: a directory has one replica of each"
         refuse(options, why, under_replicated_partitions=False, unavailable_partitions=False)
         if options.draw is not None:
             if len(names) != 1:
-                raise UsageError(f"--draw: {place.name} has several topics or none: give --topic")
-            place.draw(names[0], options.draw)
+                raise UsageError(f"--draw: {backend.name} has several topics or none: give --topic")
+            backend.draw(names[0], options.draw)
     else:
         refuse(options, "is for --dir", draw=None)
         rows = [row for row in rows if _wanted(row, options)]
@@ -199,11 +199,11 @@ def _describe(place: Place, options: argparse.Namespace, names: list[str]) -> No
         for row in rows:
             print(json_line(row))
     elif rows:
-        cells = [place.cells(row) for row in rows]
-        print(table(list(place.heads), cells, left=place.texts))
-        print(place.footer(rows))
+        cells = [backend.cells(row) for row in rows]
+        print(table(list(backend.heads), cells, left=backend.texts))
+        print(backend.footer(rows))
     else:
-        print("no topic" if isinstance(place, ClusterPlace) else f"{place.name}: no topic")
+        print("no topic" if isinstance(backend, ClusterBackend) else f"{backend.name}: no topic")
 
 
 def _wanted(row: dict[str, Any], options: argparse.Namespace) -> bool:
@@ -215,7 +215,7 @@ def _wanted(row: dict[str, Any], options: argparse.Namespace) -> bool:
 # ---- changes -------------------------------------------------------------------------------
 
 
-def _create(place: ClusterPlace, options: argparse.Namespace, names: list[str]) -> None:
+def _create(backend: ClusterBackend, options: argparse.Namespace, names: list[str]) -> None:
     from kafkalog.errors import TopicExists
 
     config = config_changes(options.config, "--config")
@@ -230,7 +230,7 @@ def _create(place: ClusterPlace, options: argparse.Namespace, names: list[str]) 
             topic = (
                 name, options.partitions or -1, options.replication_factor or -1, config, assignment
             )  # fmt: skip
-            place.admin.create_topics([topic]).check()
+            backend.admin.create_topics([topic]).check()
         except TopicExists:
             if not options.if_not_exists:
                 raise
@@ -249,28 +249,28 @@ def _assignment(text: str | None) -> list[list[int]]:
         ) from None
 
 
-def _alter(place: ClusterPlace, options: argparse.Namespace, names: list[str]) -> None:
+def _alter(backend: ClusterBackend, options: argparse.Namespace, names: list[str]) -> None:
     changes = config_changes(options.config, "--config")
     if options.partitions is None and not changes:
         raise UsageError("alter: what? give --partitions N or --config NAME=VALUE")
-    for name in _existing(place, names, options.if_exists):
-        with _known(place, name, options.if_exists):
+    for name in _existing(backend, names, options.if_exists):
+        with _known(backend, name, options.if_exists):
             if options.partitions is not None:
-                place.admin.create_partitions({name: options.partitions}).check()
+                backend.admin.create_partitions({name: options.partitions}).check()
                 say(f"topic {name} has {options.partitions} partitions")
             if changes:
-                place.admin.alter_configs({("topic", name): changes}).check()
+                backend.admin.alter_configs({("topic", name): changes}).check()
                 say(f"topic {name}: " + ", ".join(f"{k}={v}" for k, v in changes.items()))
 
 
-def _delete(place: ClusterPlace, options: argparse.Namespace, names: list[str]) -> None:
-    for name in _existing(place, names, options.if_exists):
-        with _known(place, name, options.if_exists):
-            place.admin.delete_topic(name)
+def _delete(backend: ClusterBackend, options: argparse.Namespace, names: list[str]) -> None:
+    for name in _existing(backend, names, options.if_exists):
+        with _known(backend, name, options.if_exists):
+            backend.admin.delete_topic(name)
             say(f"deleted topic {name}")
 
 
-def _delete_records(place: ClusterPlace, options: argparse.Namespace, names: list[str]) -> None:
+def _delete_records(backend: ClusterBackend, options: argparse.Namespace, names: list[str]) -> None:
     if (options.before is None) == (options.offset_json_file is None) or (
         names and options.before is None
     ):
@@ -279,17 +279,17 @@ def _delete_records(place: ClusterPlace, options: argparse.Namespace, names: lis
         )
     if options.offset_json_file is None:
         offset = _offset("--before", options.before)
-        before = {tp: offset for text in names for tp in partitions_of(place.admin, text)}
+        before = {tp: offset for text in names for tp in partitions_of(backend.admin, text)}
     else:
         before = _offsets_in(options.offset_json_file)
-    told = place.admin.delete_records(before)
+    results = backend.admin.delete_records(before)
     for tp in before:
-        if tp in told.errors:
-            warn(f"{tp.topic}-{tp.partition}: {told.errors[tp]}")
+        if tp in results.errors:
+            warn(f"{tp.topic}-{tp.partition}: {results.errors[tp]}")
         else:
-            say(f"partition: {tp.topic}-{tp.partition}\tlow_watermark: {told[tp]}")
-    if told.errors:
-        raise CommandError(f"{len(told.errors)} of {plural(len(before), 'partition')} failed")
+            say(f"partition: {tp.topic}-{tp.partition}\tlow_watermark: {results[tp]}")
+    if results.errors:
+        raise CommandError(f"{len(results.errors)} of {plural(len(before), 'partition')} failed")
 
 
 def _offset(what: str, text: object) -> int:
@@ -330,18 +330,18 @@ def _offsets_in(path: str) -> "dict[TopicPartition, int]":
     return found
 
 
-def _existing(place: ClusterPlace, names: list[str], if_exists: bool) -> list[str]:
+def _existing(backend: ClusterBackend, names: list[str], if_exists: bool) -> list[str]:
     """The names; all must exist unless `if_exists` is set."""
     found = []
     for name in names:
-        with _known(place, name, if_exists):
-            place.admin.describe_topics([name]).check()
+        with _known(backend, name, if_exists):
+            backend.admin.describe_topics([name]).check()
             found.append(name)
     return found
 
 
 @contextmanager
-def _known(place: ClusterPlace, name: str, if_exists: bool) -> Iterator[None]:
+def _known(backend: ClusterBackend, name: str, if_exists: bool) -> Iterator[None]:
     """Wrap a change of a topic that must exist unless `if_exists`.
 
     Checking first is not enough: the topic may be deleted in between, and the node that is asked
@@ -353,7 +353,7 @@ def _known(place: ClusterPlace, name: str, if_exists: bool) -> Iterator[None]:
         yield
     except UnknownTopicOrPartition:
         if not if_exists:
-            others = [topic for topic in place.topics(True) if topic != name]
+            others = [topic for topic in backend.topics(True) if topic != name]
             raise no_topic("", name, others) from None
         say(f"there is no topic {name}")
 

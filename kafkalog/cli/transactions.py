@@ -158,7 +158,7 @@ def _known(admin: "Admin", names: list[str]) -> "list[TransactionInfo]":
 
 def _described(one: "TransactionInfo", now_ms: int) -> dict[str, Any]:
     # After a transaction's end, its coordinator still reports when it began.
-    begun = one.start_ms >= 0 and one.state in OPEN
+    started = one.start_ms >= 0 and one.state in OPEN
     return {
         "transactional_id": one.name,
         "coordinator": one.coordinator,
@@ -166,8 +166,8 @@ def _described(one: "TransactionInfo", now_ms: int) -> dict[str, Any]:
         "producer_epoch": one.epoch,
         "state": one.state,
         "timeout_ms": one.timeout_ms,
-        "start_ms": one.start_ms if begun else None,
-        "open_ms": now_ms - one.start_ms if begun else None,
+        "start_ms": one.start_ms if started else None,
+        "open_ms": now_ms - one.start_ms if started else None,
         "partitions": [f"{tp.topic}-{tp.partition}" for tp in one.partitions],
     }
 
@@ -291,14 +291,14 @@ def _check_abort(options: argparse.Namespace) -> None:
 def _beginning_at(admin: "Admin", tp: "TopicPartition", offset: int) -> "ProducerInfo":
     """The producer of the transaction that is open from this offset on.  Raises: CommandError."""
     producers = admin.describe_producers([tp])[tp]
-    begun = {one.start_offset: one for one in producers if one.start_offset >= 0}
-    if offset not in begun:
-        at = ", ".join(map(str, sorted(begun)[:10]))
-        there = f"those that are open begin at {at}" if begun else "none is open there"
+    started = {one.start_offset: one for one in producers if one.start_offset >= 0}
+    if offset not in started:
+        at = ", ".join(map(str, sorted(started)[:10]))
+        there = f"those that are open begin at {at}" if started else "none is open there"
         raise CommandError(
             f"{tp.topic}-{tp.partition}: no open transaction begins at offset {offset}: {there}"
         )
-    return begun[offset]
+    return started[offset]
 
 
 # ---- force-terminate -----------------------------------------------------------------------
@@ -307,8 +307,8 @@ def _beginning_at(admin: "Admin", tp: "TopicPartition", offset: int) -> "Produce
 def _terminate(admin: "Admin", options: argparse.Namespace, names: list[str]) -> None:
     for one in _known(admin, names):  # fencing a missing one would create it
         what = f"the producer of the transactional id {one.name}"
-        told = f"{what[0].upper()}{what[1:]} is fenced; its transaction is {one.state}."
-        if not options.yes and not agreed(told):
+        question = f"{what[0].upper()}{what[1:]} is fenced; its transaction is {one.state}."
+        if not options.yes and not agreed(question):
             raise UsageError(f"force-terminate: {one.name}: nothing was done; add --yes")
         fenced = admin.fence_producers([one.name])[one.name]
         say(f"fenced {what}: producer {fenced.producer_id} has epoch {fenced.epoch} now")

@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     from kafkalog.inspect.verify.files import verify
     from kafkalog.report import KINDS
 
-    begun = time.monotonic()
+    start = time.monotonic()
     try:
         report = verify(options.path, deep=options.deep)
     except ValueError as problem:
@@ -50,9 +50,9 @@ def run(options: argparse.Namespace) -> int:
         print(f"{finding.severity}: {place}: {finding.what}: {KINDS[finding.what][1]}")
         print(f"    found {finding.found}; wanted {finding.wanted}")
     counters = report.counters
-    told = [f"{counters[name]:,} {name.replace('_', ' ')}" for name in COUNTERS]
-    seconds = time.monotonic() - begun
-    print(f"{', '.join(told)}, {show_bytes(counters['bytes'])} in {seconds:.2f} s")
+    parts = [f"{counters[name]:,} {name.replace('_', ' ')}" for name in COUNTERS]
+    seconds = time.monotonic() - start
+    print(f"{', '.join(parts)}, {show_bytes(counters['bytes'])} in {seconds:.2f} s")
     severities = ("damage", "unchecked", "warning", "note")
     more = [f"{counters[name]} {name}" for name in severities if counters[name]]
     print(("clean" if report.clean else "NOT CLEAN") + (f": {', '.join(more)}" if more else ""))

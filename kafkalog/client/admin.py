@@ -399,8 +399,8 @@ class Admin(Locked):
         longer = -1 if longer_ms is None else whole_number("longer_ms", longer_ms, 0)
         like = None if pattern is None else arguments.text("pattern", pattern)
         some = arguments.texts("states", states)
-        asked = ids, longer, like, some
-        return self._ask(transactions_.list_transactions, *asked, timeout_ms=timeout_ms)
+        given = ids, longer, like, some
+        return self._ask(transactions_.list_transactions, *given, timeout_ms=timeout_ms)
 
     def describe_transactions(
         self, names: Iterable[str], timeout_ms: int | None = None
@@ -547,8 +547,8 @@ class Admin(Locked):
         }
         kind = UPDATES[arguments.one_of("how", how, UPDATES)]
         only_look = arguments.flag("validate_only", validate_only)
-        asked = wanted, kind, only_look
-        return self._ask(features.update_features, *asked, timeout_ms=timeout_ms)
+        given = wanted, kind, only_look
+        return self._ask(features.update_features, *given, timeout_ms=timeout_ms)
 
     # ---- replicas ----------------------------------------------------------------------
 

@@ -22,7 +22,14 @@ from kafkalog.coordinator.timers import Key, Timers
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["APPEND_BYTES", "UNSETTLED_BYTES_MAX", "Append", "Core", "Shard", "append_error"]
+__all__ = [
+    "APPEND_BYTES",
+    "UNSETTLED_BYTES_MAX",
+    "Append",
+    "CoordinatorState",
+    "Shard",
+    "append_error",
+]
 
 LOG = logging.getLogger(__name__)
 
@@ -91,7 +98,7 @@ class Shard:
 S = TypeVar("S", bound=Shard)
 
 
-class Core(Generic[S]):
+class CoordinatorState(Generic[S]):
     """Everything of one kind that this broker coordinates.  Only for the coordinator's thread."""
 
     def __init__(self, append_timeout_ms: int) -> None:

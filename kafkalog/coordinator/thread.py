@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from kafkalog.coordinator.core import Append, Core
+from kafkalog.coordinator.core import Append, CoordinatorState
 from kafkalog.coordinator.step import Answer, Body, Call, Step
 from kafkalog.errors import CorruptLog, CorruptMessage, KafkalogError, NotLeaderOrFollower
 from kafkalog.wire.error_codes import ErrorCode
@@ -45,7 +45,7 @@ UNSTARTED = -1
 """No thread's number."""
 
 Event = Callable[[Step], None]
-C = TypeVar("C", bound=Core[Any])
+C = TypeVar("C", bound=CoordinatorState[Any])
 
 
 class _Once:

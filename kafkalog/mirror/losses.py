@@ -27,20 +27,20 @@ class Loss(NamedTuple):
 
 
 def source_loss(
-    known: Progress, begin: int, end: int, asked: EpochEnd | None, compacted: bool
+    known: Progress, begin: int, end: int, epoch_end: EpochEnd | None, compacted: bool
 ) -> Loss | None:
     """Detect if the source's log has lost records that were copied; None: it has not.
 
-    `begin`, `end`: of its log; `asked`: the end of the leader epoch of the last record copied, None
-    if that cannot be asked for; `compacted`: its records may be gone without a loss.
+    `begin`, `end`: of its log; `epoch_end`: the end of the leader epoch of the last record copied,
+    None if that cannot be asked for; `compacted`: its records may be gone without a loss.
     """
     at = known.position
-    if asked is None:
+    if epoch_end is None:
         if end >= at:
             return None
         why = f"the source ends at offset {end}, it was copied up to {at}: it has lost records"
         return Loss(UNKNOWN, -1, why)
-    if asked.end < 0 or asked.epoch < 0:
+    if epoch_end.end < 0 or epoch_end.epoch < 0:
         if begin >= at:
             return None  # all that could be compared was removed
         why = (
@@ -48,16 +48,16 @@ def source_loss(
             f"{known.epoch}, which the source does not know"
         )
         return Loss(UNKNOWN, -1, why)
-    if asked.end < at:
+    if epoch_end.end < at:
         why = (
-            f"the source has lost records: offsets {asked.end} to {at - 1} were copied, the last "
-            f"of leader epoch {known.epoch}, and its log diverges at offset {asked.end}"
+            f"the source has lost records: offsets {epoch_end.end} to {at - 1} were copied, the "
+            f"last of leader epoch {known.epoch}, and its log diverges at offset {epoch_end.end}"
         )
-        return Loss(asked.end, asked.epoch, why)
-    if asked.epoch < known.epoch and begin < at and not compacted:
+        return Loss(epoch_end.end, epoch_end.epoch, why)
+    if epoch_end.epoch < known.epoch and begin < at and not compacted:
         why = (
             f"the source has lost records: the one before offset {at} was copied with leader epoch "
-            f"{known.epoch}, and its log has leader epoch {asked.epoch} there"
+            f"{known.epoch}, and its log has leader epoch {epoch_end.epoch} there"
         )
         return Loss(UNKNOWN, -1, why)
     return None

@@ -303,13 +303,13 @@ class Topics(Life):
         begins = self.source.list_offsets(dict.fromkeys(some, "earliest")).check()
         latest = dict.fromkeys(some, "latest")
         stable = self.source.list_offsets(latest, isolation="read_committed").check()
-        asked = self._epoch_ends(some)
+        epoch_ends = self._epoch_ends(some)
         moved = {}
         for tp, place in places.items():
             one = self._copy_seen(tp, place, ends[place].leader_epoch)
             begin, end = begins[tp].offset, ends[place].offset
             loss = losses.source_loss(
-                one, begin, stable[tp].offset, asked.get(tp), tp.topic in self._compacted
+                one, begin, stable[tp].offset, epoch_ends.get(tp), tp.topic in self._compacted
             ) or losses.copy_loss(one, end)  # fmt: skip
             if loss:
                 moved[tp] = self._lost(tp, loss, losses.rewound(one, loss, begin, end))

@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from kafkalog.coordinator.groups.core import GroupCore
+from kafkalog.coordinator.groups.core import GroupCoordinatorState
 from kafkalog.coordinator.groups.offsets import Known
 from kafkalog.coordinator.thread import Coordinator
-from kafkalog.coordinator.transactions.core import TransactionCore
+from kafkalog.coordinator.transactions.core import TransactionCoordinatorState
 from kafkalog.coordinator.transactions.shard import Marker, Outside
 from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Journal, offsets_partition
 
@@ -34,10 +34,10 @@ TRANSACTION_VERSION = "transaction.version"
 
 def group_coordinator(
     config: ServerConfig, partitions: Partitions, appends: Appends, clock: Clock
-) -> Coordinator[GroupCore]:
+) -> Coordinator[GroupCoordinatorState]:
     """The coordinator of groups, not started; ended by `close`."""
     known = Known(partitions.count, partitions.id_of, partitions.name_of)
-    core = GroupCore(config, lambda: str(uuid4()), known)
+    core = GroupCoordinatorState(config, lambda: str(uuid4()), known)
     journal = Journal(OFFSETS_TOPIC, partitions, appends)
     return Coordinator(core, journal, clock, name="group")
 
@@ -45,7 +45,7 @@ def group_coordinator(
 def transaction_coordinator(
     config: ServerConfig, metadata: Metadata, partitions: Partitions, appends: Appends,
     producer_ids: ProducerIds, markers: Markers, clock: Clock,
-) -> Coordinator[TransactionCore]:  # fmt: skip
+) -> Coordinator[TransactionCoordinatorState]:  # fmt: skip
     """The coordinator of transactions, not started; ended by `close`."""
 
     def group_partition(group_id: str) -> TopicPartition | None:
@@ -64,8 +64,12 @@ def transaction_coordinator(
 
     outside = Outside(producer_ids.next, partitions.count, group_partition, level)
     journal = Journal(TRANSACTIONS_TOPIC, partitions, appends)
-    found: Coordinator[TransactionCore] = Coordinator(
-        TransactionCore(config, outside), journal, clock, name="transaction", carry_out=write
+    found: Coordinator[TransactionCoordinatorState] = Coordinator(
+        TransactionCoordinatorState(config, outside),
+        journal,
+        clock,
+        name="transaction",
+        carry_out=write,
     )
     return found
 

@@ -8,9 +8,9 @@ from kafkalog.config.server import ServerConfig
 from kafkalog.server.network.listeners import INSIDE, INSIDE_PLACE, Advertised
 
 if TYPE_CHECKING:
-    from kafkalog.coordinator.groups.core import GroupCore
+    from kafkalog.coordinator.groups.core import GroupCoordinatorState
     from kafkalog.coordinator.thread import Coordinator
-    from kafkalog.coordinator.transactions.core import TransactionCore
+    from kafkalog.coordinator.transactions.core import TransactionCoordinatorState
     from kafkalog.directory.manager import Manager
     from kafkalog.metadata.image import MetadataImage
     from kafkalog.metadata.source import Metadata
@@ -42,7 +42,7 @@ class Node(NamedTuple):
     reactor: "Reactor"
     admission: "Admission"
     """What each principal may do."""
-    coordinator: "Coordinator[GroupCore]"
+    coordinator: "Coordinator[GroupCoordinatorState]"
     acknowledger: "Acknowledger"
     advertised: tuple[Advertised, ...]
     """The addresses for clients, by listener number."""
@@ -50,7 +50,7 @@ class Node(NamedTuple):
     bulk: "SerialExecutor"
     """Big requests, and batches that decompress to many bytes: only one of them takes its memory at
     a time, and the I/O threads stay free for small requests."""
-    transactions: "Coordinator[TransactionCore]"
+    transactions: "Coordinator[TransactionCoordinatorState]"
     guards: "Guards"
     """Writes that the transaction coordinator allowed."""
     markers: "Markers"

@@ -77,8 +77,8 @@ def run(cluster: Cluster, options: argparse.Namespace, words: list[str]) -> int:
 def _compacted(cluster: Cluster, some: list[TopicPartition]) -> set[str]:
     """Topics with compaction: their replicas compact at different times."""
     topics = [ConfigResource("topic", name) for name in sorted({tp.topic for tp in some})]
-    told = describe_configs(cluster, topics, [POLICY]).done
-    values = {one.name: row[POLICY].value for one, row in told.items() if POLICY in row}
+    results = describe_configs(cluster, topics, [POLICY]).done
+    values = {one.name: row[POLICY].value for one, row in results.items() if POLICY in row}
     return {name for name, value in values.items() if "compact" in (value or "")}
 
 
@@ -206,9 +206,9 @@ def _show(rows: list[tuple[TopicPartition, Checked]]) -> None:
                 f"{tp.topic}-{tp.partition}: too many records are compacted away on some replicas "
                 f"only; of {one.unchecked:,} it was not checked whether later ones supersede them"
             )
-    begun = sum(bool(one.earlier) for _, one in rows)
-    if begun:
-        warn(f"{plural(begun, 'partition')} compared only from the last replica's start on: the "
+    started = sum(bool(one.earlier) for _, one in rows)
+    if started:
+        warn(f"{plural(started, 'partition')} compared only from the last replica's start on: the "
              "others have earlier records")  # fmt: skip
     compared = [one for _, one in rows if len(one.nodes) > 1]
     records = sum(one.records for one in compared)
@@ -224,8 +224,10 @@ def _show(rows: list[tuple[TopicPartition, Checked]]) -> None:
 
 
 def _side_by_side(nodes: dict[str, Any]) -> str:
-    return "   ".join(f"{node}: {_short(told)}" for node, told in nodes.items())
+    return "   ".join(f"{node}: {_short(record)}" for node, record in nodes.items())
 
 
-def _short(told: dict[str, Any] | None) -> str:
-    return "nothing" if told is None else f"{told['key']} {told['value']} at {told['timestamp']}"
+def _short(record: dict[str, Any] | None) -> str:
+    if record is None:
+        return "nothing"
+    return f"{record['key']} {record['value']} at {record['timestamp']}"

@@ -27,7 +27,7 @@ from kafkalog.types import Record, TopicPartition
 __all__ = ["PENDING_MAX", "TOLD_MAX", "Comparing", "Copy", "Unreadable"]
 
 TOLD_MAX = 10
-"""Differences told per partition; the rest is counted."""
+"""Differences shown per partition; the rest is counted."""
 PENDING_MAX = 200_000
 """Keys that are looked for at the same time, of records that some replica lacks: some 60 MB."""
 TRANSACTIONAL = 16
@@ -57,7 +57,7 @@ class Item(NamedTuple):
     """Of a record in a transaction, or of a marker; -1: neither."""
     ends: int
     """What a marker says: abort, commit; -1: it is none."""
-    told: dict[str, Any]
+    shown: dict[str, Any]
 
 
 class Copy:
@@ -117,15 +117,15 @@ def items_of(tp: TopicPartition, found: Batch) -> Iterator[Item]:
             )  # fmt: skip
             if not found.control:
                 yield Item(record.offset, content, record.key, record.value is None, producer, -1,
-                           _told(record))  # fmt: skip
+                           _shown(record))  # fmt: skip
                 continue
             kind = control_kind(record.key)
             ends = kind if kind in KINDS else -1
             yield Item(record.offset, content, None, False, producer, -1 if ends is None else ends,
-                       _marker_told(record, kind, common[1], common[2]))  # fmt: skip
+                       _marker_shown(record, kind, common[1], common[2]))  # fmt: skip
 
 
-def _told(record: Record) -> dict[str, Any]:
+def _shown(record: Record) -> dict[str, Any]:
     return {
         "timestamp": record.timestamp_ms,
         "key": preview(record.key, 20),
@@ -133,7 +133,7 @@ def _told(record: Record) -> dict[str, Any]:
     }
 
 
-def _marker_told(record: Record, kind: int | None, producer: int, epoch: int) -> dict[str, Any]:
+def _marker_shown(record: Record, kind: int | None, producer: int, epoch: int) -> dict[str, Any]:
     name = "none" if kind is None else KINDS.get(kind, str(kind))
     value = f"of producer {producer}, epoch {epoch}: {(record.value or b'').hex()}"
     return {"timestamp": record.timestamp_ms, "key": f"control record {name}", "value": value}
@@ -211,23 +211,23 @@ class Comparing:
                 copy.opened.popleft()
         one = next(iter(there.values()))
         self.records += one.content[-1] is False  # not a control record
-        told = {str(n): there[n].told if n in there else None for n in heads}
+        shown = {str(n): there[n].shown if n in there else None for n in heads}
         self.explain(one)
         if len({item.content for item in there.values()}) > 1:
-            self._differ(at, told)
+            self._differ(at, shown)
         elif len(there) < len(copies):
-            self._absent(one, told)
+            self._absent(one, shown)
         return True
 
-    def _differ(self, offset: int, told: dict[str, Any]) -> None:
+    def _differ(self, offset: int, shown: dict[str, Any]) -> None:
         self.different += 1
         if len(self.differences) < TOLD_MAX:
-            self.differences.append({"offset": offset, "nodes": told})
+            self.differences.append({"offset": offset, "nodes": shown})
 
-    def _absent(self, item: Item, told: dict[str, Any]) -> None:
+    def _absent(self, item: Item, shown: dict[str, Any]) -> None:
         """A replica lacks a record that another one has."""
         if not self.compacted:
-            self._differ(item.offset, told)
+            self._differ(item.offset, shown)
             return
         self.missing += 1
         if item.key is None or item.tombstone:
@@ -236,7 +236,7 @@ class Comparing:
             self.unchecked += 1
             return
         digest = _digest(item.key)
-        self._pending.setdefault(digest, []).append(_Absent(item.offset, item.producer, told))
+        self._pending.setdefault(digest, []).append(_Absent(item.offset, item.producer, shown))
         self._count += 1
         if item.producer >= 0:
             self._touched.setdefault(item.producer, {})[digest] = item.offset

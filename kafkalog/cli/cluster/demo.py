@@ -60,7 +60,7 @@ def show(tried: Tried, picture: str | None) -> int:
     lost = _compare(tried.servers, load)
     if picture is not None:
         with open(picture, "w", encoding="utf-8") as file:
-            file.write(draw(watch.moments, watch.told))
+            file.write(draw(watch.moments, watch.events))
         say(f"drawn: {picture}")
     return 1 if lost else 0
 
@@ -150,7 +150,7 @@ class _Watch:
 
     def __init__(self, servers: str) -> None:
         self.moments: list[Moment] = []
-        self.told: list[tuple[float, str]] = []
+        self.events: list[tuple[float, str]] = []
         self._begun_s = time.monotonic()
         self._over = threading.Event()
         self._servers = servers
@@ -160,7 +160,7 @@ class _Watch:
     def say(self, text: str) -> None:
         """Print a line with the time."""
         at_s = time.monotonic() - self._begun_s
-        self.told.append((at_s, text))
+        self.events.append((at_s, text))
         say(f"  {at_s:5.1f} s  {text}")
 
     def _look(self) -> None:
@@ -198,17 +198,17 @@ class _Watch:
 
 
 def _compare(servers: str, load: _Load) -> bool:
-    """Compare all records with the acknowledged ones; True if any is lost or duplicated."""
-    told = load.acknowledged()
+    """True if anything is lost or duplicated: compares all records with the acknowledged ones."""
+    stored = load.acknowledged()
     values: dict[int, int] = {}
     with Consumer(servers) as consumer:
         consumer.assign([TOPIC])
         consumer.seek_to_beginning(TOPIC)
-        while max(values, default=-1) < max(told.values()):
+        while max(values, default=-1) < max(stored.values()):
             values |= {record.offset: int(record.value or b"-1") for record in consumer.poll(1000)}
-    lost = sum(values.get(offset) != number for number, offset in told.items())
+    lost = sum(values.get(offset) != number for number, offset in stored.items())
     twice = len(values) - len(set(values.values()))
     ordered = list(values.values()) == sorted(values.values())
-    say(f"{len(told):,} records were acknowledged: {lost} are lost, {twice} are there twice, "
+    say(f"{len(stored):,} records were acknowledged: {lost} are lost, {twice} are there twice, "
         f"{'all are' if ordered else 'they are NOT'} in order")  # fmt: skip
     return bool(lost or twice or not ordered)

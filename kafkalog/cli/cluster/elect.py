@@ -63,10 +63,10 @@ def _elect(cluster: Cluster, kind: str, wanted: list[TopicPartition]) -> int:
 
 def elect(cluster: Cluster, kind: str, wanted: list[TopicPartition]) -> dict[TopicPartition, str]:
     """Elect leaders; returns the errors of failed elections."""
-    told = elect_leaders(cluster, kind, wanted, cluster.options.request_timeout_ms)
+    results = elect_leaders(cluster, kind, wanted, cluster.options.request_timeout_ms)
     failed = {
         tp: str(problem)
-        for tp, problem in told.errors.items()
+        for tp, problem in results.errors.items()
         if problem.code != ErrorCode.ELECTION_NOT_NEEDED
     }
     _until_known(cluster, kind, [tp for tp in wanted if tp not in failed])

@@ -90,18 +90,18 @@ class _Picture:
     def lane(self, node: int, top: float) -> Iterator[str]:
         """Bars for each state of the node, as long as it lasted."""
         yield self.text(LEFT - 8, top + 15, f"node {node}", self.colour(node), 12, "end")
-        begun: tuple[float, str] | None = None
+        start: tuple[float, str] | None = None
         for one in (*self.moments, None):
             role = None if one is None else _role(one, node)
-            if begun is not None and (one is None or role != begun[1]):
+            if start is not None and (one is None or role != start[1]):
                 end_s = self.seconds if one is None else one.at_s
-                yield from self.bar(node, top, begun, end_s)
-                begun = None
-            if begun is None and one is not None and role is not None:
-                begun = one.at_s, role
+                yield from self.bar(node, top, start, end_s)
+                start = None
+            if start is None and one is not None and role is not None:
+                start = one.at_s, role
 
-    def bar(self, node: int, top: float, begun: tuple[float, str], end_s: float) -> Iterator[str]:
-        at_s, role = begun
+    def bar(self, node: int, top: float, start: tuple[float, str], end_s: float) -> Iterator[str]:
+        at_s, role = start
         x, width = self.x(at_s), self.x(end_s) - self.x(at_s)
         yield (
             f'<rect x="{x:.1f}" y="{top}" width="{width:.1f}" height="{LANE}" '

@@ -78,10 +78,10 @@ def sizes(
     """How many bytes each node has of its replicas; a node that does not say is left out."""
     from kafkalog.client.calls.nodes import describe_log_dirs
 
-    told = describe_log_dirs(
+    results = describe_log_dirs(
         cluster, found.nodes, patience_ms or cluster.options.request_timeout_ms
     )
-    return {node: _sizes(dirs) for node, dirs in told.done.items()}
+    return {node: _sizes(dirs) for node, dirs in results.done.items()}
 
 
 def _sizes(dirs: Iterable[LogDir]) -> dict[TopicPartition, int]:

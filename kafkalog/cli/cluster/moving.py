@@ -99,20 +99,20 @@ def carry_out(cluster: Cluster, options: argparse.Namespace, found: Look, moves:
     not_moving(cluster, moves)
     if options.throttle:
         _throttle(cluster, found, moves, options.throttle)
-    asked = {tp: move.then for tp, move in moves.items()}
-    told = reassign_partitions(cluster, asked, cluster.options.request_timeout_ms)
-    for tp, problem in told.errors.items():
+    wanted = {tp: move.then for tp, move in moves.items()}
+    results = reassign_partitions(cluster, wanted, cluster.options.request_timeout_ms)
+    for tp, problem in results.errors.items():
         warn(f"{tp.topic}-{tp.partition}: {problem}")
-    begun = {tp: moves[tp] for tp in told.done}
+    started = {tp: moves[tp] for tp in results.done}
     if options.no_wait:
-        say(f"{plural(len(begun), 'partition')} started; {LEFT}")
-        return 1 if told.errors else 0
-    wait(cluster, begun)
+        say(f"{plural(len(started), 'partition')} started; {LEFT}")
+        return 1 if results.errors else 0
+    wait(cluster, started)
     if options.throttle:
         unthrottle(cluster, found, {tp.topic for tp in moves})
-    failed = _lead(cluster, begun)
-    say(f"{plural(len(begun), 'partition')} moved")
-    return 1 if told.errors or failed else 0
+    failed = _lead(cluster, started)
+    say(f"{plural(len(started), 'partition')} moved")
+    return 1 if results.errors or failed else 0
 
 
 def _lead(cluster: Cluster, moves: Moves) -> bool:
@@ -199,12 +199,14 @@ def cancel(cluster: Cluster, some: set[TopicPartition]) -> int:
     if not moving:
         say("nothing is moving")
         return 0
-    told = reassign_partitions(cluster, dict.fromkeys(moving), cluster.options.request_timeout_ms)
-    for tp, problem in told.errors.items():
+    results = reassign_partitions(
+        cluster, dict.fromkeys(moving), cluster.options.request_timeout_ms
+    )
+    for tp, problem in results.errors.items():
         warn(f"{tp.topic}-{tp.partition}: {problem}")
     unthrottle(cluster, look(cluster), {tp.topic for tp in moving})
-    say(f"{plural(len(told.done), 'partition')} cancelled: replicas stay where they were")
-    return 1 if told.errors else 0
+    say(f"{plural(len(results.done), 'partition')} cancelled: replicas stay where they were")
+    return 1 if results.errors else 0
 
 
 # ---- throttle ------------------------------------------------------------------------------
@@ -231,10 +233,10 @@ def _throttle(cluster: Cluster, found: Look, moves: Moves, rate: int) -> None:
             topic[name] = ConfigChange("set", before + listed)
     patience_ms = cluster.options.request_timeout_ms
     for changes in (brokers, topics):
-        told = alter_configs(cluster, changes, timeout_ms=patience_ms)
-        for one, problem in told.errors.items():
+        results = alter_configs(cluster, changes, timeout_ms=patience_ms)
+        for one, problem in results.errors.items():
             gone = dict.fromkeys(RATES, ConfigChange("delete", None))
-            set_ = dict.fromkeys(brokers.keys() - told.errors.keys(), gone)
+            set_ = dict.fromkeys(brokers.keys() - results.errors.keys(), gone)
             alter_configs(cluster, set_, timeout_ms=patience_ms)
             raise CommandError(f"{one.kind} {one.name} refuses a throttle, and nothing was moved; "
                                f"do it without --throttle ({problem})")  # fmt: skip
@@ -252,6 +254,6 @@ def unthrottle(cluster: Cluster, found: Look, topics: Iterable[str]) -> None:
     if not list_reassignments(cluster):
         for node in found.nodes:
             changes[ConfigResource("broker", str(node))] = dict.fromkeys(RATES, gone)
-    told = alter_configs(cluster, changes, timeout_ms=cluster.options.request_timeout_ms)
-    for one, problem in told.errors.items():
+    results = alter_configs(cluster, changes, timeout_ms=cluster.options.request_timeout_ms)
+    for one, problem in results.errors.items():
         warn(f"the throttle of {one.kind} {one.name} is still there: {problem}")

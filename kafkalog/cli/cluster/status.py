@@ -81,8 +81,8 @@ def _least(cluster: Cluster, found: Look, some: list[TopicPartition]) -> dict[st
         if len(found.partitions[tp].isr) < len(found.partitions[tp].replicas)
     }
     resources = [ConfigResource("topic", name) for name in sorted(topics)]
-    told = describe_configs(cluster, resources, [MIN_ISR])
-    values = {one.name: row[MIN_ISR].value for one, row in told.done.items() if MIN_ISR in row}
+    results = describe_configs(cluster, resources, [MIN_ISR])
+    values = {one.name: row[MIN_ISR].value for one, row in results.done.items() if MIN_ISR in row}
     return {name: int(value) for name, value in values.items() if value}
 
 
@@ -217,13 +217,13 @@ def _behind(row: Row) -> str:
     """How far each replica is that is not in sync; `+` is being added, `-` is being
     removed."""
     marks = {**dict.fromkeys(row["adding"], "+"), **dict.fromkeys(row["removing"], "-")}
-    told = []
+    lags = []
     for name, lag in row["behind"].items():
         node = int(name)
         if node in row["isr"] and node not in marks:
             continue
-        told.append(f"{marks.get(node, '')}{node}: {'?' if lag is None else f'{lag:,}'}")
-    return "  ".join(told) or "-"
+        lags.append(f"{marks.get(node, '')}{node}: {'?' if lag is None else f'{lag:,}'}")
+    return "  ".join(lags) or "-"
 
 
 def _numbers(nodes: list[int]) -> str:

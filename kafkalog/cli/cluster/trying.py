@@ -37,11 +37,11 @@ def run(options: argparse.Namespace, words: list[str]) -> int:
 
             return show(tried, options.draw)
         _tell(tried, folder)
-        told: set[str] = set()
+        reported: set[str] = set()
         while not over.wait(WATCH_S):
             for process in tried.processes:
-                if process.ended is not None and process.name not in told:
-                    told.add(process.name)
+                if process.ended is not None and process.name not in reported:
+                    reported.add(process.name)
                     warn(f"{process.name} {process.ended}{_again(tried, process)}")
         say("ending all")
     say(f"the data stay in {folder}: the same command uses them again, rm -r {folder} deletes them")

@@ -62,9 +62,9 @@ def class_path() -> str:
 def serves(host: str, port: int) -> bool:
     """True if ZooKeeper is up and serves: it accepts connections earlier than that."""
     try:
-        with socket.create_connection((host, port), 5) as asked:
-            asked.sendall(b"srvr")
-            return asked.recv(9) == b"Zookeeper"
+        with socket.create_connection((host, port), 5) as connection:
+            connection.sendall(b"srvr")
+            return connection.recv(9) == b"Zookeeper"
     except OSError:
         return False
 

@@ -20,7 +20,7 @@ from kafkalog.client.buffer.delivery import Batch, Future
 from kafkalog.client.buffer.partitioners import cumulative
 from kafkalog.types import TopicPartition
 
-__all__ = ["HEADER_BYTES", "Accumulator", "Bounds", "Intake", "Lane"]
+__all__ = ["HEADER_BYTES", "Accumulator", "Bounds", "Intake", "PartitionQueue"]
 
 HEADER_BYTES: int = lib.KL_BATCH_HEADER_BYTES
 TURNS_PAUSE_S = 0.05
@@ -40,7 +40,7 @@ NUMBERS = 1 << 31
 """The step between the numbers of two batches: the parts of a split batch get those between."""
 _new, _open, _load = direct("intake_new"), direct("intake_open"), direct("intake_load")
 _memory, _let_go = direct("growing_new"), direct("growing_let_go")
-_told = direct("growing_told")
+_counts = direct("growing_told")
 
 
 class Bounds(NamedTuple):
@@ -59,7 +59,7 @@ class Intake(NamedTuple):
     native: Any
 
 
-class Lane:
+class PartitionQueue:
     """The batches of a partition, in their order.  Under the accumulator's lock."""
 
     __slots__ = (
@@ -126,9 +126,9 @@ class Accumulator:
         """The C side of `intakes`, while records may go there directly, without Python's checks."""
         self.plain = True
         """True if they may."""
-        self.lanes: dict[TopicPartition, Lane] = {}
+        self.queues: dict[TopicPartition, PartitionQueue] = {}
         """Those that are not empty."""
-        self._idle: dict[TopicPartition, Lane] = {}
+        self._idle: dict[TopicPartition, PartitionQueue] = {}
         self.unfinished: dict[int, Batch] = {}
         self._looks: dict[str, int] = {}
         """By topic: how often its partitions were reported."""
@@ -164,10 +164,10 @@ class Accumulator:
         with self.lock:
             found = self.intakes.get(topic)
             if found is None or found.partitions != partitions:
-                for lane in self.all_lanes():
-                    if lane.tp.topic == topic:
-                        self.close(lane)
-                # Idle lanes keep their sequences: brokers still know the producer.
+                for queue in self.all_queues():
+                    if queue.tp.topic == topic:
+                        self.close(queue)
+                # Idle queues keep their sequences: brokers still know the producer.
                 self._enter(topic, partitions)
                 self.be_plain(self.plain)
             self._looks[topic] = self._looks.get(topic, 0) + 1
@@ -180,14 +180,14 @@ class Accumulator:
         native = _new(partitions, Future, random.getrandbits(62), turn_bytes, *self._keyless)
         self.intakes[topic] = made = Intake(topic, partitions, native)
         self._used_s.setdefault(topic, self._clock())
-        for lane in self.lanes.values():
-            if lane.tp.topic == topic:
-                lane.intake = made
+        for queue in self.queues.values():
+            if queue.tp.topic == topic:
+                queue.intake = made
 
     def forget_idle(self, since_s: float) -> set[str]:
         """Forget topics that were not used since then; the topics that are left."""
         with self.lock:
-            busy = {tp.topic for tp in self.lanes}
+            busy = {tp.topic for tp in self.queues}
             for topic in [t for t in self.intakes if self._used_s.get(t, 0) < since_s]:
                 if topic not in busy:
                     del self.intakes[topic]
@@ -224,8 +224,8 @@ class Accumulator:
             self.be_plain(False)
             # Without an open batch C takes nothing either: a thread on its way into C finds none,
             # now or later.
-            for lane in list(self.lanes.values()):
-                self.close(lane)
+            for queue in list(self.queues.values()):
+                self.close(queue)
             for one in list(self.intakes.values()):
                 self._enter(one.topic, one.partitions)
             self.lock.notify_all()
@@ -311,11 +311,11 @@ class Accumulator:
 
     # ---- batches -------------------------------------------------------------------------
 
-    def lane(self, intake: Intake, partition: int) -> Lane:
-        """The lane of a partition."""
+    def queue(self, intake: Intake, partition: int) -> PartitionQueue:
+        """The queue of a partition."""
         tp = TopicPartition(intake.topic, partition)
-        found = self.lanes.get(tp) or self._idle.pop(tp, None) or Lane(tp, intake)
-        self.lanes[tp] = found
+        found = self.queues.get(tp) or self._idle.pop(tp, None) or PartitionQueue(tp, intake)
+        self.queues[tp] = found
         found.intake = intake
         return found
 
@@ -338,13 +338,13 @@ class Accumulator:
         with self.lock:
             self.check_turn(turn)
             intake = self.intakes.get(intake.topic, intake)
-            lane = self.lane(intake, partition)
-            if lane.open is not None:
-                if lane.open.size + need <= lane.open.reserved:
+            queue = self.queue(intake, partition)
+            if queue.open is not None:
+                if queue.open.size + need <= queue.open.reserved:
                     return None  # another thread was quicker
-                self._close_full(lane)
+                self._close_full(queue)
                 self._wake()
-            wanted = max(min(self._most(intake.topic), lane.grown), HEADER_BYTES + need)
+            wanted = max(min(self._most(intake.topic), queue.grown), HEADER_BYTES + need)
             self._reserve(wanted, until_s, turn)
         try:
             with self.lock:
@@ -361,28 +361,28 @@ class Accumulator:
         self, intake: Intake, partition: int, memory: Any, reserved: int, full: bool
     ) -> Batch | None:
         """Open a batch; `full`: and close it.  Returns it if there are records in it."""
-        filled = _told(memory)[0] > 0
-        lane = self.lane(self.intakes.get(intake.topic, intake), partition)
-        if lane.open is not None:  # another thread was quicker
+        filled = _counts(memory)[0] > 0
+        queue = self.queue(self.intakes.get(intake.topic, intake), partition)
+        if queue.open is not None:  # another thread was quicker
             if not filled:
                 self.release(reserved)
                 return None
-            self.close(lane)
+            self.close(queue)
         self._number += NUMBERS
         self._used_s[intake.topic] = self._clock()
-        batch = Batch(self, lane.tp, memory, self._number)
+        batch = Batch(self, queue.tp, memory, self._number)
         batch.reserved = reserved
-        _open(lane.intake.native, partition, batch, memory)  # first, as it may fail
-        lane.open = self.unfinished[batch.number] = batch
+        _open(queue.intake.native, partition, batch, memory)  # first, as it may fail
+        queue.open = self.unfinished[batch.number] = batch
         if full:
-            self._close_full(lane)
+            self._close_full(queue)
         self._wake()
         return batch if filled else None
 
-    def _close_full(self, lane: Lane) -> None:
+    def _close_full(self, queue: PartitionQueue) -> None:
         """Close a full batch; the next one may be larger."""
-        lane.grown = min(lane.grown * GROWTH, self._share())
-        self.close(lane)
+        queue.grown = min(queue.grown * GROWTH, self._share())
+        self.close(queue)
 
     def _check_taking(self, turn: int) -> None:
         """Raises: the refusal; as check_held and check_turn."""
@@ -434,22 +434,22 @@ class Accumulator:
             if self.used + bytes_kept <= self.bounds.buffer_bytes and (room := _let_go(memory)):
                 self._spare.append(room)
 
-    def close(self, lane: Lane) -> None:
+    def close(self, queue: PartitionQueue) -> None:
         """Close the open batch: it is to be sent, or dropped if it has no records."""
-        batch = lane.open
+        batch = queue.open
         if batch is None:
             return
-        _open(lane.intake.native, lane.tp.partition, None, None)
+        _open(queue.intake.native, queue.tp.partition, None, None)
         batch.freeze()
-        lane.open = None
+        queue.open = None
         if batch.count:
-            lane.ready.append(batch)
+            queue.ready.append(batch)
         else:
             self.drop(batch)
 
     def _share(self) -> int:
         """How large a batch may grow: the buffer holds four for each partition with records."""
-        share = self.bounds.buffer_bytes // (4 * max(len(self.lanes), 1))
+        share = self.bounds.buffer_bytes // (4 * max(len(self.queues), 1))
         return max(min(self.bounds.batch_bytes, share), FIRST_BYTES)
 
     def _most(self, topic: str) -> int:
@@ -484,26 +484,26 @@ class Accumulator:
                 self._busy_s = now_s
             elif now_s - self._busy_s > IDLE_S:
                 self._spare.clear()
-            for lane in list(self.lanes.values()):
-                batch = lane.open
+            for queue in list(self.queues.values()):
+                batch = queue.open
                 if batch is None:
-                    if lane.empty:
-                        self._idle[lane.tp] = self.lanes.pop(lane.tp)
+                    if queue.empty:
+                        self._idle[queue.tp] = self.queues.pop(queue.tp)
                     continue
-                if (lane.ready or lane.failed) and not batch.hurry:
+                if (queue.ready or queue.failed) and not batch.hurry:
                     continue  # it could not be sent yet
                 at_s = batch.begun_s + bounds.linger_s
                 size = batch.size
                 if size <= HEADER_BYTES:  # its first record is on its way, or went elsewhere
                     batch.begun_s = now_s
                     if leaving:
-                        self.close(lane)
+                        self.close(queue)
                     continue
                 full = size >= min(bounds.batch_bytes, batch.reserved)
                 if at_s <= now_s or batch.hurry or leaving or self.starved or full:
-                    if size * GROWTH <= lane.grown > FIRST_BYTES:
-                        lane.grown //= GROWTH  # it gets fewer records now
-                    self.close(lane)
+                    if size * GROWTH <= queue.grown > FIRST_BYTES:
+                        queue.grown //= GROWTH  # it gets fewer records now
+                    self.close(queue)
                 else:
                     due_s = min(due_s, at_s)
         return due_s
@@ -548,18 +548,18 @@ class Accumulator:
         """
         with self.lock:
             queued: dict[str, dict[int, int]] = {}
-            for lane in self.lanes.values():
-                if count := len(lane.ready) + len(lane.failed) + (lane.open is not None):
-                    queued.setdefault(lane.tp.topic, {})[lane.tp.partition] = count
+            for queue in self.queues.values():
+                if count := len(queue.ready) + len(queue.failed) + (queue.open is not None):
+                    queued.setdefault(queue.tp.topic, {})[queue.tp.partition] = count
             for name, intake in self.intakes.items():
                 if intake.partitions > 1:
                     some = queued.get(name, {})
                     found = cumulative(intake.partitions, some, unavailable(name))
                     _load(intake.native, found)
 
-    def all_lanes(self) -> list[Lane]:
-        """All lanes, with the empty ones.  Under the lock."""
-        return [*self.lanes.values(), *self._idle.values()]
+    def all_queues(self) -> list[PartitionQueue]:
+        """All queues, with the empty ones.  Under the lock."""
+        return [*self.queues.values(), *self._idle.values()]
 
     def failed(self, problem: errors.KafkalogError, records: int) -> None:
         """Note that so many records were given up."""

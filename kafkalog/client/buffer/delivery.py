@@ -28,7 +28,7 @@ __all__ = [
 
 SEQUENCES = 1 << 31
 """The number of sequence numbers: after the last one comes 0."""
-_told, _part = direct("growing_told"), direct("growing_part")
+_counts, _part = direct("growing_told"), direct("growing_part")
 
 
 class RecordMetadata(NamedTuple):
@@ -146,13 +146,13 @@ class Batch:
     @property
     def size(self) -> int:
         """Its bytes now, before compression."""
-        found: int = _told(self.memory)[1]
+        found: int = _counts(self.memory)[1]
         return found
 
     @property
     def records(self) -> int:
         """The number of records in it now."""
-        return self.count or (int(_told(self.memory)[0]) if self.memory is not None else 0)
+        return self.count or (int(_counts(self.memory)[0]) if self.memory is not None else 0)
 
     @property
     def sent(self) -> bool:
@@ -193,7 +193,7 @@ class Batch:
 
     def freeze(self) -> None:
         """Take no more records."""
-        self.count, _, self.record_bytes = _told(self.memory)
+        self.count, _, self.record_bytes = _counts(self.memory)
 
     def end(self, error: errors.KafkalogError | None, base_offset: int = -1) -> None:
         """Set the outcome: wake the waiting threads, call the callbacks."""

@@ -208,14 +208,14 @@ def _committed_of(
         connection = cluster.connect(cluster.coordinator(group))
         ids = cluster.patience.once("ids", lambda: _known_ids(cluster, topics or ()))
         version = _version(connection, apis.OFFSET_FETCH, topics or (), ids)
-        asked = None if topics is None else [
+        rows = None if topics is None else [
             {"name": name, "topic_id": ids.get(name, ZERO_UUID), "partition_indexes": sorted(some)}
             for name, some in topics.items()
         ]  # fmt: skip
         if version >= 8:
-            body: dict[str, Any] = {"groups": [{"group_id": group, "topics": asked}]}
+            body: dict[str, Any] = {"groups": [{"group_id": group, "topics": rows}]}
         else:
-            body = {"group_id": group, "topics": asked}
+            body = {"group_id": group, "topics": rows}
         answer = connection.call(
             apis.OFFSET_FETCH, {**body, "require_stable": version >= 7}, version
         )

@@ -67,8 +67,8 @@ def find_starts(
     found = find_offsets(cluster, dict.fromkeys(partitions, where), committed)
     none = [tp for tp, at in found.done.items() if at.offset < 0]  # no record is that recent
     ends = find_offsets(cluster, dict.fromkeys(none, LATEST), committed)
-    begun = {tp: at for tp, at in found.done.items() if at.offset >= 0}
-    return Results({**begun, **ends.done}, {**found.errors, **ends.errors})
+    starts = {tp: at for tp, at in found.done.items() if at.offset >= 0}
+    return Results({**starts, **ends.done}, {**found.errors, **ends.errors})
 
 
 def list_offsets(

@@ -141,15 +141,15 @@ def _round(
 ) -> dict[K, V | errors.KafkalogError]:
     """The answer for each thing now."""
     found: dict[K, V | errors.KafkalogError] = {}
-    asked: dict[int, list[K]] = {}
+    by_node: dict[int, list[K]] = {}
     for thing in things:
         try:
-            asked.setdefault(place(thing), []).append(thing)
+            by_node.setdefault(place(thing), []).append(thing)
         except errors.WakeUp:
             raise
         except errors.KafkalogError as problem:
             found[thing] = problem
-    for node, some in ((node, part) for node, all_ in asked.items() for part in portions(all_)):
+    for node, some in ((node, part) for node, all_ in by_node.items() for part in portions(all_)):
         wait_ms = min(backoff.left_ms(), cluster.options.request_timeout_ms)
         try:
             connection = cluster.any() if node == ANY else cluster.connect(node)

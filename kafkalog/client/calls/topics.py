@@ -140,13 +140,13 @@ def _row(topic: NewTopic, version: int) -> dict[str, Any]:
 def _created(topic: Any, version: int) -> CreatedTopic | errors.KafkalogError:
     if topic.error_code:
         return failure(topic.error_code, f"topic {topic.name!r}", topic.error_message)
-    told = version >= 5
+    known = version >= 5
     return CreatedTopic(
         topic.name,
         topic.topic_id if version >= 7 else UUID(int=0),
-        topic.num_partitions if told else -1,
-        topic.replication_factor if told else -1,
-        {c.name: c.value for c in topic.configs or ()} if told else {},
+        topic.num_partitions if known else -1,
+        topic.replication_factor if known else -1,
+        {c.name: c.value for c in topic.configs or ()} if known else {},
     )
 
 

@@ -129,8 +129,8 @@ def list_transactions(
                     f"{connection.address}: ListTransactions: version {version}, wanted "
                     f"{PATTERN_SINCE} to filter by a pattern"
                 )
-            asked = body if pattern is None else {**body, "transactional_id_pattern": pattern}
-            answer = connection.call(apis.LIST_TRANSACTIONS, asked, version)
+            filtered = body if pattern is None else {**body, "transactional_id_pattern": pattern}
+            answer = connection.call(apis.LIST_TRANSACTIONS, filtered, version)
             check_code(answer.error_code, f"transactions of node {node}")
             found += [
                 TransactionListing(

@@ -53,15 +53,17 @@ class Visit:
             self._calls.put(run)
         return made
 
-    def wait(self, loop: asyncio.AbstractEventLoop, told: Awaitable[Any], wait_s: float) -> Any:
-        """On the thread: await `told` in the loop, and cancel it after `wait_s`; its result.
+    def wait(
+        self, loop: asyncio.AbstractEventLoop, awaitable: Awaitable[Any], wait_s: float
+    ) -> Any:
+        """On the thread: await `awaitable` in the loop, and cancel it after `wait_s`; its result.
 
-        Raises: what `told` raises; Timeout; Closed: the loop has ended.
+        Raises: what `awaitable` raises; Timeout; Closed: the loop has ended.
         """
 
         async def work() -> Any:
             _now.set(self)
-            return await told
+            return await awaitable
 
         coroutine = work()
         try:

@@ -41,8 +41,8 @@ class Subscription:
             self._pattern = None if pattern is None else re.compile(pattern)
         except re.error as problem:
             raise errors.ArgumentError(f"pattern {pattern!r}: {problem}") from None
-        told = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
-        for word, listener in told.items():
+        listeners = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
+        for word, listener in listeners.items():
             called(word, listener, AWAITS)
         self.topics = set(names)
         """With a pattern: those that `look` has found."""

@@ -14,7 +14,7 @@ from uuid import UUID
 from kafkalog import errors
 from kafkalog.batch.walk import end_of
 from kafkalog.client.fetch import sessions
-from kafkalog.client.fetch.epochs import Epochs, Leader, Place, leader_of
+from kafkalog.client.fetch.epochs import Epochs, FetchPosition, Leader, leader_of
 from kafkalog.client.fetch.fetched import Ends, Fetched, FetchOptions
 from kafkalog.client.link.chunks import names_max
 from kafkalog.client.link.failures import (
@@ -31,7 +31,7 @@ from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["NO_ID", "Asked", "Core", "Lost", "Plan", "Tempo"]
+__all__ = ["NO_ID", "FetchState", "Lost", "PendingFetch", "Plan", "Tempo"]
 
 NO_ID = UUID(int=0)
 NEARER_IDLE_S = 30.0
@@ -47,12 +47,12 @@ class Tempo(NamedTuple):
     pause_max_ms: int
 
 
-class Asked(NamedTuple):
+class PendingFetch(NamedTuple):
     """A request in flight."""
 
     offsets: dict[TopicPartition, int]
     """Partitions whose answer still counts, and the requested offsets."""
-    said: sessions.Ask | dict[TopicPartition, Leader]
+    request: sessions.Ask | dict[TopicPartition, Leader]
     """The content of a Fetch; or the leaders that positions are checked with."""
     due_s: float
     """When its answer must have begun to arrive."""
@@ -99,16 +99,13 @@ class _Rest(NamedTuple):
     """The next backoff is longer."""
 
 
-class Core:
+class FetchState:
     """The partitions of one fetcher.  One thread at a time."""
 
     def __init__(
-        self,
-        known: Known,
-        positions: Mapping[TopicPartition, int],
-        options: FetchOptions,
-        tempo: Tempo,
-    ) -> None:
+        self, known: Known, positions: Mapping[TopicPartition, int],
+        options: FetchOptions, tempo: Tempo,
+    ) -> None:  # fmt: skip
         """`positions`: the next offset of each partition."""
         self.known = known
         self.options = options
@@ -124,7 +121,7 @@ class Core:
         the next seek."""
         self.lost: dict[TopicPartition, Lost] = {}
         """They wait until their leader has said where they continue."""
-        self.asked: dict[int, Asked] = {}
+        self.pending: dict[int, PendingFetch] = {}
         """By node: the request in flight."""
         self.sessions: dict[int, sessions.Session] = {}
         """By node: the session there."""
@@ -149,7 +146,7 @@ class Core:
 
     # ---- positions ---------------------------------------------------------------------
 
-    def seek(self, tp: TopicPartition, at: Place) -> None:
+    def seek(self, tp: TopicPartition, at: FetchPosition) -> None:
         """Continue at another offset."""
         self._withdraw(tp)
         self._begin(tp, at)
@@ -176,15 +173,15 @@ class Core:
     def _withdraw(self, tp: TopicPartition) -> None:
         """Drop what was requested and found, and what has failed."""
         self._resting.pop(tp, None)
-        for asked in self.asked.values():
-            asked.offsets.pop(tp, None)
+        for pending in self.pending.values():
+            pending.offsets.pop(tp, None)
         self.lost.pop(tp, None)
         if self.problem is not None and self.problem.partition == tp:
             self.problem = None
         if self.found:
             self.found = [one for one in self.found if one.tp != tp]
 
-    def _begin(self, tp: TopicPartition, at: Place) -> None:
+    def _begin(self, tp: TopicPartition, at: FetchPosition) -> None:
         self.epochs.start(tp, at)
         self.positions[tp] = at.offset
 
@@ -238,7 +235,7 @@ class Core:
 
     def free(self, node: int, now_s: float) -> bool:
         """True if a request may be sent to it."""
-        return node not in self.asked and self.paused.get(node, 0.0) <= now_s
+        return node not in self.pending and self.paused.get(node, 0.0) <= now_s
 
     def set_aside(self, unknown: Partitions) -> None:
         """Metadata was fetched again: partitions that it still does not have are missing."""
@@ -247,21 +244,21 @@ class Core:
                 del self.positions[tp]
                 self.missing.add(tp)
 
-    def ask(self, node: int, partitions: Partitions, checks: bool, now_s: float) -> Asked | None:
+    def ask(self, node: int, some: Partitions, checks: bool, now_s: float) -> PendingFetch | None:
         """The request for a node without one in flight; None: there is nothing to ask now.
 
         `checks`: whether the node can check positions.  Raises: as `failed`.
         """
         self.epochs.look(self.known, self.positions)
         if self.epochs.unsure:
-            leaders = self._doubted(node, partitions, now_s)
+            leaders = self._doubted(node, some, now_s)
             if leaders and checks:
-                return Asked({tp: self.positions[tp] for tp in leaders}, leaders, 0.0)
+                return PendingFetch({tp: self.positions[tp] for tp in leaders}, leaders, 0.0)
             self.epochs.good(leaders)
-            partitions = [tp for tp in partitions if tp not in self.epochs.unsure]
-            if not partitions:
+            some = [tp for tp in some if tp not in self.epochs.unsure]
+            if not some:
                 return None
-        offsets = {tp: self.positions[tp] for tp in islice(partitions, names_max())}
+        offsets = {tp: self.positions[tp] for tp in islice(some, names_max())}
         if len(offsets) == names_max():  # the next request begins with the others
             for tp in offsets:
                 self.positions[tp] = self.positions.pop(tp)
@@ -270,12 +267,12 @@ class Core:
             return None  # just forgotten: the next plan has it as unknown
         ids = {name: known[name].topic_id for name in {tp.topic for tp in offsets}}
         current = self.epochs.current
-        places = {tp: Place(at, current(tp)) for tp, at in offsets.items()}
+        places = {tp: FetchPosition(at, current(tp)) for tp, at in offsets.items()}
         session = self.sessions.get(node, sessions.NONE)
-        said = sessions.ask(session, places, ids, NO_ID not in ids.values())
+        request = sessions.ask(session, places, ids, NO_ID not in ids.values())
         if not self.options.sessions:
-            said = said._replace(epoch=sessions.FINAL_EPOCH)
-        return Asked(offsets, said, 0.0, frozenset(offsets.keys() & self.nearer.keys()))
+            request = request._replace(epoch=sessions.FINAL_EPOCH)
+        return PendingFetch(offsets, request, 0.0, frozenset(offsets.keys() & self.nearer.keys()))
 
     def _doubted(
         self, node: int, partitions: Partitions, now_s: float
@@ -289,11 +286,11 @@ class Core:
             self.nearer.pop(tp, None)
         return leaders
 
-    def sent(self, node: int, asked: Asked, now_s: float) -> None:
+    def sent(self, node: int, pending: PendingFetch, now_s: float) -> None:
         """A request from `ask` is in flight."""
-        fetch = isinstance(asked.said, sessions.Ask)
+        fetch = isinstance(pending.request, sessions.Ask)
         patience_ms = self.patience_ms if fetch else self._tempo.request_ms
-        self.asked[node] = asked._replace(due_s=now_s + patience_ms / 1000)
+        self.pending[node] = pending._replace(due_s=now_s + patience_ms / 1000)
 
     @property
     def patience_ms(self) -> int:
@@ -302,11 +299,11 @@ class Core:
 
     def overdue(self, now_s: float) -> list[int]:
         """Nodes whose answer is overdue."""
-        return [node for node, one in self.asked.items() if one.due_s <= now_s]
+        return [node for node, one in self.pending.items() if one.due_s <= now_s]
 
     def next_s(self, now_s: float) -> float | None:
         """When a request can be sent or is overdue; None: only an answer changes anything."""
-        found = [max(one.due_s, now_s) for one in self.asked.values()]
+        found = [max(one.due_s, now_s) for one in self.pending.values()]
         found += [one.until_s for one in self._resting.values() if one.until_s > now_s]
         found += [until_s for until_s in self.paused.values() if until_s > now_s]
         return min(found, default=None)
@@ -324,8 +321,8 @@ class Core:
         if not passing(problem):
             raise problem
         self._trouble = self._trouble or problem
-        if told := [tp for tp in partitions if self._troubles.failed(tp, problem, now_s)]:
-            names = few([f"{tp.topic}-{tp.partition}" for tp in told])
+        if new := [tp for tp in partitions if self._troubles.failed(tp, problem, now_s)]:
+            names = few([f"{tp.topic}-{tp.partition}" for tp in new])
             self.delays.append(f"{names}: not read now, trying again: {problem}")
 
     def _rest(self, tp: TopicPartition, now_s: float) -> None:
@@ -355,7 +352,7 @@ class Core:
     ) -> None:
         """A node's request for these partitions has failed, with its connection.  Raises: a
         permanent failure."""
-        self.asked.pop(node, None)
+        self.pending.pop(node, None)
         self._lose(node)
         self.failed(problem, partitions, now_s)
 
@@ -373,7 +370,7 @@ class Core:
         """All connections are closed; nodes may still remember their sessions."""
         for node in list(self.sessions):
             self._lose(node)
-        self.asked.clear()
+        self.pending.clear()
         self.nearer.clear()
         self._resting.clear()
 
@@ -388,39 +385,41 @@ class Core:
 
         A partition's permanent failure becomes `problem`.  Raises: as `failed`.
         """
-        asked = self.asked.pop(node)
+        pending = self.pending.pop(node)
         if answer.throttle_time_ms > 0:
             pause_ms = min(answer.throttle_time_ms, self._tempo.request_ms)
             self.paused[node] = now_s + pause_ms / 1000
-        if isinstance(asked.said, dict):
-            self._checked(answer, asked.said, asked.offsets, now_s)
+        if isinstance(pending.request, dict):
+            self._checked(answer, pending.request, pending.offsets, now_s)
             return
-        said = asked.said
+        request = pending.request
         code = getattr(answer, "error_code", 0)
-        if code in sessions.LOST and said.epoch > 0:
+        if code in sessions.LOST and request.epoch > 0:
             self._lose(node, code)
             return
         check_code(code, f"fetch from node {node}", api=apis.FETCH)
         if self.options.sessions:
             count = sum(len(topic.partitions) for topic in answer.responses)
             session_id = getattr(answer, "session_id", 0)
-            self.sessions[node] = sessions.answered(said, session_id, count)
-        self._take_rows(answer, said, asked, now_s)
+            self.sessions[node] = sessions.answered(request, session_id, count)
+        self._take_rows(answer, request, pending, now_s)
 
-    def _take_rows(self, answer: Any, said: sessions.Ask, asked: Asked, now_s: float) -> None:
+    def _take_rows(
+        self, answer: Any, request: sessions.Ask, pending: PendingFetch, now_s: float
+    ) -> None:
         failed: dict[TopicPartition, int] = {}
         places = places_of(answer)
         for topic in answer.responses:
             name = topic.topic or self.known.topic_name(topic.topic_id) or ""
             info = self.known.topics.get(name)
-            if info is not None and info.topic_id != said.after.ids.get(name):
+            if info is not None and info.topic_id != request.after.ids.get(name):
                 continue  # recreated in the meantime
             for row in topic.partitions:
                 tp = TopicPartition(name, row.partition_index)
-                if tp not in said.after.offsets:
+                if tp not in request.after.offsets:
                     continue
                 try:
-                    code = self._look(tp, row, asked, now_s)
+                    code = self._look(tp, row, pending, now_s)
                 except errors.KafkalogError as problem:
                     self.refuse(tp, problem, now_s)
                     continue
@@ -437,18 +436,18 @@ class Core:
             what = f"fetch of {tp.topic}-{tp.partition}"
             self.failed(failure(code, what, api=apis.FETCH), [tp], now_s)
 
-    def _look(self, tp: TopicPartition, row: Any, asked: Asked, now_s: float) -> int:
+    def _look(self, tp: TopicPartition, row: Any, pending: PendingFetch, now_s: float) -> int:
         """Take an answer's data for a partition; returns its transient failure, else 0.
 
         Raises: its permanent failure.
         """
-        start = asked.offsets.get(tp)
+        start = pending.offsets.get(tp)
         if not row.error_code and tp in self.positions:
             # Sent only when they change, so they count even if the position has moved.
             self.ends[tp] = Ends(row.high_watermark, row.last_stable_offset, row.log_start_offset)
         if start is None or self.positions.get(tp) != start:
             return 0  # moved by a seek, or revoked
-        if row.error_code and tp in asked.nearer:
+        if row.error_code and tp in pending.nearer:
             self.nearer.pop(tp, None)  # a follower's own error: ask the leader
             if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # it may lag behind the leader,
                 self._rest_if_again(tp, now_s)  # which may name it again and again
@@ -461,7 +460,7 @@ class Core:
             )  # fmt: skip
             return 0
         if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._lose_place(tp, f"offset {self.positions[tp]} is out of range")
+            self._lose_position(tp, f"offset {self.positions[tp]} is out of range")
             return 0
         if row.error_code:
             what, at = f"fetch of {tp.topic}-{tp.partition}", f"at offset {start}"
@@ -533,12 +532,12 @@ class Core:
             if not passing(problem):
                 raise problem
             self.failed(problem, [tp], now_s)
-        elif (to := self.epochs.parted(tp, self.positions[tp], row)) is None:
+        elif (to := self.epochs.divergence(tp, self.positions[tp], row)) is None:
             self.epochs.good({tp: leader})
         else:
             self._cut(tp, to)
 
-    def _cut(self, tp: TopicPartition, to: Place) -> None:
+    def _cut(self, tp: TopicPartition, to: FetchPosition) -> None:
         """The log was truncated below the position.  Raises: LogTruncation, without a reset."""
         at, known = self.positions[tp], to.offset >= 0
         epoch = self.epochs.before(tp, at)
@@ -553,9 +552,9 @@ class Core:
         if known:
             self._move(tp, why, to, "where it diverges")
         else:
-            self._lose_place(tp, why)
+            self._lose_position(tp, why)
 
-    def _lose_place(self, tp: TopicPartition, why: str) -> None:
+    def _lose_position(self, tp: TopicPartition, why: str) -> None:
         self._lost_count += 1
         self.lost[tp] = Lost(self.positions[tp], why, self._lost_count)
 
@@ -571,7 +570,7 @@ class Core:
             found.setdefault(NO_NODE if row is None else row.leader, {})[tp] = lost
         return found
 
-    def reset(self, tp: TopicPartition, lost: Lost, to: Place) -> None:
+    def reset(self, tp: TopicPartition, lost: Lost, to: FetchPosition) -> None:
         """The leader has said where a lost partition continues."""
         if self.lost.get(tp) == lost and self.positions.get(tp) == lost.at:
             del self.lost[tp]
@@ -591,7 +590,7 @@ class Core:
         for tp in still:
             self.refuse(tp, problem, now_s)
 
-    def _move(self, tp: TopicPartition, why: str, to: Place, how: str) -> None:
+    def _move(self, tp: TopicPartition, why: str, to: FetchPosition, how: str) -> None:
         """Continue at another offset."""
         self._begin(tp, to)
         self.warnings.append(f"{tp.topic}-{tp.partition}: {why}: continuing at {to.offset}, {how}")

@@ -14,7 +14,7 @@ from kafkalog.client.link.chunks import names_max, topic_rows
 from kafkalog.client.link.metadata import Known
 from kafkalog.types import TopicPartition
 
-__all__ = ["USABLE_VERSION", "Epochs", "Leader", "Place", "leader_of"]
+__all__ = ["USABLE_VERSION", "Epochs", "FetchPosition", "Leader", "leader_of"]
 
 USABLE_VERSION = 3
 """Of OffsetForLeaderEpoch: earlier versions are only for brokers."""
@@ -32,7 +32,7 @@ class Leader(NamedTuple):
     """-1: the brokers do not report it."""
 
 
-class Place(NamedTuple):
+class FetchPosition(NamedTuple):
     """A position, and the leader epoch of the record before it; -1: not known."""
 
     offset: int
@@ -50,17 +50,17 @@ class Epochs:
         """To be checked before they are fetched."""
         self._read: dict[TopicPartition, list[tuple[int, int]]] = {}
         """(first offset, epoch), ascending."""
-        self._begun: dict[TopicPartition, int] = {}
+        self._starts: dict[TopicPartition, int] = {}
         """Where reading began: the epoch of the record before it was not read here."""
         self._good: dict[TopicPartition, Leader] = {}
         self._stale: dict[TopicPartition, int] = {}
         """How often metadata was older than the records read."""
         self._version = -1
 
-    def start(self, tp: TopicPartition, at: Place) -> None:
+    def start(self, tp: TopicPartition, at: FetchPosition) -> None:
         """A partition continues at another offset."""
         self.forget(tp)
-        self._begun[tp] = at.offset
+        self._starts[tp] = at.offset
         if at.epoch >= 0:
             self._read[tp] = [(at.offset - 1, at.epoch)]
         self.look_again()
@@ -72,7 +72,7 @@ class Epochs:
     def forget(self, tp: TopicPartition) -> None:
         """The partition is no longer read."""
         self.unsure.discard(tp)
-        for known in (self._read, self._begun, self._good, self._stale):
+        for known in (self._read, self._starts, self._good, self._stale):
             known.pop(tp, None)
 
     def before(self, tp: TopicPartition, offset: int) -> int:
@@ -170,16 +170,16 @@ class Epochs:
         for tp, leader in leaders.items():
             self._take(tp, leader)
 
-    def parted(self, tp: TopicPartition, at: int, answer: Any) -> Place | None:
+    def divergence(self, tp: TopicPartition, at: int, answer: Any) -> FetchPosition | None:
         """Where the log diverges from the records read, offset -1: not known; None: it does not."""
         if answer.end_offset < 0 or answer.leader_epoch < 0:
-            return Place(-1, -1)
-        offset, begun = answer.end_offset, self._begun.get(tp, 0)
+            return FetchPosition(-1, -1)
+        offset, start = answer.end_offset, self._starts.get(tp, 0)
         for first, epoch in self._read.get(tp, ()):
             if epoch > answer.leader_epoch:  # the leader has no records of that epoch
-                offset = min(offset, max(first, begun))
+                offset = min(offset, max(first, start))
                 break
-        return Place(offset, answer.leader_epoch) if offset < at else None
+        return FetchPosition(offset, answer.leader_epoch) if offset < at else None
 
 
 def leader_of(known: Known, tp: TopicPartition) -> Leader | None:

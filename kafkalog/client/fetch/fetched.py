@@ -31,7 +31,7 @@ class FetchOptions(NamedTuple):
     nearer_s: float = 300.0
     """How long to fetch from that replica."""
     set_aside: bool = False
-    """Partitions that the cluster does not have do not hold up others: see `Core.missing`."""
+    """Partitions that the cluster does not have do not hold up others: see `FetchState.missing`."""
     sessions: bool = True
     """Use fetch sessions (KIP-227); not worth their place at the broker for a few requests."""
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from kafkalog import errors
 from kafkalog.client.fetch import sessions
-from kafkalog.client.fetch.core import Asked, Core, Tempo
-from kafkalog.client.fetch.epochs import USABLE_VERSION, Epochs, Place
+from kafkalog.client.fetch.core import FetchState, PendingFetch, Tempo
+from kafkalog.client.fetch.epochs import USABLE_VERSION, Epochs, FetchPosition
 from kafkalog.client.fetch.fetched import Ends, Fetched, FetchOptions
 from kafkalog.client.fetch.reset import Resets
 from kafkalog.client.link.cluster import Backoff, Cluster
@@ -61,7 +61,7 @@ class Fetcher:
         self.options = options
         mine = cluster.options
         tempo = Tempo(mine.request_timeout_ms, mine.retry_backoff_ms, mine.retry_backoff_max_ms)
-        self.core = Core(cluster, positions, options, tempo)
+        self.core = FetchState(cluster, positions, options, tempo)
         self._connections: dict[int, Connection] = {}
         self._ring = ring
         self._opening: dict[int, Opening] = {}
@@ -92,10 +92,10 @@ class Fetcher:
         """Close the connections; the cluster's own stay."""
         for node, session in self.core.sessions.items():
             connection = self._connections.get(node)
-            said = sessions.closing(session)
-            if said is not None and connection is not None and not connection.closed:
+            request = sessions.closing(session)
+            if request is not None and connection is not None and not connection.closed:
                 with suppress(errors.KafkalogError):  # otherwise the session expires at the node
-                    connection.post(apis.FETCH, *self._request(connection, said, session))
+                    connection.post(apis.FETCH, *self._request(connection, request, session))
         self.core.sessions.clear()
         self._hang_up()
 
@@ -111,7 +111,7 @@ class Fetcher:
     def seek(self, tp: TopicPartition, offset: int, epoch: int = -1) -> None:
         """Continue at an offset; `epoch`: the leader epoch of the record before it, if known, which
         shows whether the log was truncated."""
-        self.core.seek(tp, Place(offset, epoch))
+        self.core.seek(tp, FetchPosition(offset, epoch))
 
     def poll(self, timeout_ms: int | None = None) -> list[Fetched]:
         """The fetched batches; empty after `timeout_ms` without any (None: the broker's wait).
@@ -176,12 +176,12 @@ class Fetcher:
         """
         self._leave_gone()
         core, nodes = self.core, self.cluster.nodes.keys()
-        every = nodes and core.asked.keys() >= nodes
+        every = nodes and core.pending.keys() >= nodes
         for node, partitions in ({} if every else self._by_node()).items():
             if core.free(node, time.monotonic()):
                 self._alone(node, partial(self._ask, node, partitions), partitions)
         problem = core.take_trouble()
-        if problem is not None and not core.asked:
+        if problem is not None and not core.pending:
             raise problem
 
     def _leave_gone(self) -> None:
@@ -191,7 +191,7 @@ class Fetcher:
             return
         self._version = self.cluster.version
         for node in (self._connections.keys() | core.sessions.keys()) - nodes.keys():
-            if node not in core.asked:
+            if node not in core.pending:
                 core.gone(node)
                 if connection := self._connections.pop(node, None):
                     connection.close()
@@ -200,7 +200,7 @@ class Fetcher:
         self, node: int, call: Callable[[], None], partitions: Iterable[TopicPartition] = ()
     ) -> None:
         """Make a call for one node: its transient failure holds up no other node."""
-        asked = self.core.asked.get(node)
+        pending = self.core.pending.get(node)
         try:
             call()
         except NotYet:
@@ -210,7 +210,7 @@ class Fetcher:
         except errors.KafkalogError as problem:
             if connection := self._connections.pop(node, None):
                 connection.close()
-            some = asked.offsets if asked else partitions
+            some = pending.offsets if pending else partitions
             self.core.node_failed(node, problem, some, time.monotonic())
 
     def _by_node(self) -> dict[int, list[TopicPartition]]:
@@ -257,19 +257,19 @@ class Fetcher:
                 self.cluster.topic(name)
         api = apis.OFFSET_FOR_LEADER_EPOCH
         checks = connection.knows(api) and connection.version_of(api) >= USABLE_VERSION
-        asked = self.core.ask(node, partitions, checks, time.monotonic())
-        if asked is not None:
-            self._post(connection, asked)
-            self.core.sent(node, asked, time.monotonic())
+        pending = self.core.ask(node, partitions, checks, time.monotonic())
+        if pending is not None:
+            self._post(connection, pending)
+            self.core.sent(node, pending, time.monotonic())
 
-    def _post(self, connection: Connection, asked: Asked) -> None:
-        said, api = asked.said, apis.FETCH
-        if isinstance(said, dict):
+    def _post(self, connection: Connection, pending: PendingFetch) -> None:
+        request, api = pending.request, apis.FETCH
+        if isinstance(request, dict):
             api = apis.OFFSET_FOR_LEADER_EPOCH
-            body = self.core.epochs.question(asked.offsets, said)
+            body = self.core.epochs.question(pending.offsets, request)
             version = connection.version_of(api)
         else:
-            body, version = self._request(connection, said, said.after)
+            body, version = self._request(connection, request, request.after)
         if self._ring is None:
             connection.send(api, body, version)
         else:
@@ -290,7 +290,7 @@ class Fetcher:
         return openings.take(opening)
 
     def _request(
-        self, connection: Connection, said: sessions.Ask, session: sessions.Session
+        self, connection: Connection, request: sessions.Ask, session: sessions.Session
     ) -> tuple[dict[str, Any], int]:
         """(body, version) of a Fetch."""
         version = connection.version_of(
@@ -302,7 +302,7 @@ class Fetcher:
             "max_bytes": self.options.max_bytes,
             "isolation_level": int(self.options.committed),
             "rack_id": self.options.rack,
-            **sessions.fields(said, session.ids, self.options.partition_bytes),
+            **sessions.fields(request, session.ids, self.options.partition_bytes),
         }
         return body, version
 
@@ -310,7 +310,7 @@ class Fetcher:
 
     def _ready(self, wait_s: float) -> list[int]:
         """The nodes whose answer has begun to arrive, or is overdue."""
-        waiting = {self._connections[node]: node for node in self.core.asked}
+        waiting = {self._connections[node]: node for node in self.core.pending}
         now_s = time.monotonic()
         next_s = self.core.next_s(now_s)
         wait_s = wait_s if next_s is None else min(wait_s, next_s - now_s)
@@ -325,13 +325,13 @@ class Fetcher:
         return not connection.closed and bool(answering([connection], 0))
 
     def _receive(self, node: int) -> None:
-        asked, connection = self.core.asked[node], self._connections[node]
-        if asked.due_s <= time.monotonic() and not answering([connection], 0):
+        pending, connection = self.core.pending[node], self._connections[node]
+        if pending.due_s <= time.monotonic() and not answering([connection], 0):
             raise errors.Timeout(f"node {node}: no answer in time")
         answer = connection.receive(self.options.max_wait_ms + GRACE_MS)
         now_s = time.monotonic()
         self.core.answered(node, answer, now_s)
-        if not isinstance(asked.said, dict) and not getattr(answer, "error_code", 0):
+        if not isinstance(pending.request, dict) and not getattr(answer, "error_code", 0):
             rows = (row for topic in answer.responses for row in topic.partitions)
             self.fetch_bytes.add(sum(len(row.records or b"") for row in rows))
-            self.fetch_ms.add(self.core.patience_ms + (now_s - asked.due_s) * 1000)
+            self.fetch_ms.add(self.core.patience_ms + (now_s - pending.due_s) * 1000)

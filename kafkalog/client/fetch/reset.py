@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from kafkalog import errors
 from kafkalog.client.calls.offsets import EARLIEST, LATEST, find_starts, list_offsets
 from kafkalog.client.calls.results import Results
-from kafkalog.client.fetch.core import Core, Lost
-from kafkalog.client.fetch.epochs import Place
+from kafkalog.client.fetch.core import FetchState, Lost
+from kafkalog.client.fetch.epochs import FetchPosition
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.failures import about
 from kafkalog.client.link.patience import NotYet
@@ -21,7 +21,7 @@ __all__ = ["Resets"]
 class Resets:
     """Finds new positions for those that a fetcher's core has lost.  One thread."""
 
-    def __init__(self, cluster: Cluster, core: Core) -> None:
+    def __init__(self, cluster: Cluster, core: FetchState) -> None:
         self._cluster = cluster
         self._core = core
         self._begun: dict[int, set[int]] = {}
@@ -50,7 +50,7 @@ class Resets:
                 core.reset_failed(some, problem, time.monotonic())
             else:
                 for tp, at in found.done.items():
-                    core.reset(tp, some[tp], Place(at.offset, at.leader_epoch))
+                    core.reset(tp, some[tp], FetchPosition(at.offset, at.leader_epoch))
                 for tp, why in found.errors.items():
                     core.reset_failed({tp: some[tp]}, why, time.monotonic())
             del self._begun[leader]

@@ -32,7 +32,7 @@ NEW_EPOCH, FINAL_EPOCH = 0, -1
 """Of a request that starts a session, and of one without a session, or that closes it."""
 EPOCH_MAX = 2**31 - 1
 Offsets = Mapping[TopicPartition, Any]
-"""Where each continues: a consumer's Place, or a follower's own state."""
+"""Where each continues: a consumer's FetchPosition, or a follower's own state."""
 Ids = Mapping[str, UUID]
 
 LOST = frozenset(
@@ -103,19 +103,19 @@ def ask_some(session: Session, changed: Offsets) -> Ask:
     return Ask(session.session_id, session.epoch, changed, [], after)
 
 
-def fields(said: Ask, ids: Ids, partition_bytes: int) -> dict[str, Any]:
+def fields(request: Ask, ids: Ids, partition_bytes: int) -> dict[str, Any]:
     """The fields of a consumer's Fetch."""
     topics = by_topic(
         (tp.topic, {"partition": tp.partition, "current_leader_epoch": at.epoch,
                     "fetch_offset": at.offset, "partition_max_bytes": partition_bytes})
-        for tp, at in said.offsets.items()
+        for tp, at in request.offsets.items()
     )  # fmt: skip
     forgotten: dict[tuple[str, UUID], list[int]] = {}
-    for tp, topic_id in said.forgotten:
+    for tp, topic_id in request.forgotten:
         forgotten.setdefault((tp.topic, topic_id), []).append(tp.partition)
     return {
-        "session_id": said.session_id,
-        "session_epoch": said.epoch,
+        "session_id": request.session_id,
+        "session_epoch": request.epoch,
         "topics": [
             {"topic": name, "topic_id": ids[name], "partitions": rows}
             for name, rows in topics.items()
@@ -127,22 +127,22 @@ def fields(said: Ask, ids: Ids, partition_bytes: int) -> dict[str, Any]:
     }
 
 
-def answered(asked: Ask, session_id: int, partitions: int) -> Session:
+def answered(request: Ask, session_id: int, partitions: int) -> Session:
     """The session after an answer without an error that has so many partitions.
 
     If the node names another session, or its first answer lacks partitions, the next request is a
     full one: otherwise it would never answer for those.
     """
-    if asked.epoch == NEW_EPOCH:
+    if request.epoch == NEW_EPOCH:
         if session_id == 0:
             return NONE
-        if partitions < len(asked.offsets):
-            return lost(asked.after._replace(session_id=session_id))
-        return asked.after._replace(session_id=session_id, epoch=1)
-    if session_id != asked.session_id:
-        return NONE if session_id == 0 else lost(asked.after._replace(session_id=session_id))
-    epoch = 1 if asked.epoch == EPOCH_MAX else asked.epoch + 1
-    return asked.after._replace(epoch=epoch)
+        if partitions < len(request.offsets):
+            return lost(request.after._replace(session_id=session_id))
+        return request.after._replace(session_id=session_id, epoch=1)
+    if session_id != request.session_id:
+        return NONE if session_id == 0 else lost(request.after._replace(session_id=session_id))
+    epoch = 1 if request.epoch == EPOCH_MAX else request.epoch + 1
+    return request.after._replace(epoch=epoch)
 
 
 def lost(session: Session, code: int = 0) -> Session:

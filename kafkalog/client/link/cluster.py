@@ -21,7 +21,6 @@ from kafkalog.client.link.failures import (
     check_code,
     failure,
     failure_class,
-    name_of,
     passing,
 )
 from kafkalog.client.link.metadata import (
@@ -250,10 +249,10 @@ class Cluster(Known):
         connection = self.any()
         version = connection.version_of(apis.METADATA)
         if names is None:
-            asked: list[dict[str, str]] | None = None if version else []
+            wanted: list[dict[str, str]] | None = None if version else []
         else:
-            asked = [{"name": name} for name in names]
-        body = {"topics": asked, "allow_auto_topic_creation": create}
+            wanted = [{"name": name} for name in names]
+        body = {"topics": wanted, "allow_auto_topic_creation": create}
         try:
             answer = connection.call(apis.METADATA, body, version)
             self._check(connection, answer.error_code if version >= 13 else 0, len(answer.brokers))
@@ -412,8 +411,3 @@ class Cluster(Known):
             backoff.wait()
             if backoff.over():  # nothing would read the answer of another attempt
                 raise last
-
-
-def told(code: int) -> str:
-    """An error code for a list of results: `-` for none."""
-    return name_of(code) if code else "-"

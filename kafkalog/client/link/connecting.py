@@ -171,7 +171,7 @@ class Openings:
         self._options = options
         self._transport = transport
         self._patience = patience
-        self._begun: dict[Address, Opening] = {}
+        self._started: dict[Address, Opening] = {}
         """Those that a later call will wait for."""
         self._lock = threading.Condition()  # guards what follows
         self._made: WeakSet[Connection] = WeakSet()
@@ -191,13 +191,13 @@ class Openings:
             with self._lock:
                 self._made.add(made)
             return made
-        opening = self._begun.pop(address, None) or self.begin(address, self._told)
+        opening = self._started.pop(address, None) or self.begin(address, self._notice)
         try:
             self._await(opening, address)
             return self.take(opening)
         except BaseException as problem:
             if patience.errand and isinstance(problem, (NotYet, errors.WakeUp)):
-                self._begun[address] = opening
+                self._started[address] = opening
             else:
                 opening.give_up()
             raise
@@ -259,9 +259,9 @@ class Openings:
 
     def close(self) -> None:
         """Give up connections that no call will wait for any more."""
-        for opening in self._begun.values():
+        for opening in self._started.values():
             opening.give_up()
-        self._begun.clear()
+        self._started.clear()
 
     def interrupt(self) -> None:
         """End all waits, now and later: they fail.  From any thread."""
@@ -271,7 +271,7 @@ class Openings:
                 connection.interrupt()
             self._lock.notify_all()
 
-    def _told(self) -> None:
+    def _notice(self) -> None:
         with self._lock:
             self._lock.notify_all()
         self.ring()

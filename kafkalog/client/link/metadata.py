@@ -121,17 +121,17 @@ class Known:
         forgotten; those that it refuses are in `refused`."""
         if not answer.nodes:
             return
-        asked = None if names is None else set(names)
+        wanted = None if names is None else set(names)
         if self.cluster_id and answer.cluster_id and answer.cluster_id != self.cluster_id:
             self._seen.clear()  # another cluster, perhaps with copies of the same topics
             self._hearsay.clear()
         self.cluster_id, self.controller_id = answer.cluster_id, answer.controller_id
         self.nodes, self.racks = dict(answer.nodes), dict(answer.racks)
         self.version += 1
-        for name in list(self.topics) if asked is None else asked:
+        for name in list(self.topics) if wanted is None else wanted:
             self.topics.pop(name, None)
         for code, info in answer.topics:
-            if asked is not None and info.name not in asked:
+            if wanted is not None and info.name not in wanted:
                 continue
             if not code:
                 self._take(info)

@@ -52,8 +52,8 @@ class Errand:
 
     def known(self, key: Hashable) -> Any:
         """The earlier answer to this request, in order; None: there is none."""
-        for at, (asked, answer) in enumerate(self._again):
-            if asked == key:
+        for at, (kept, answer) in enumerate(self._again):
+            if kept == key:
                 del self._again[at]
                 self.log.append((key, answer))
                 return answer

@@ -23,9 +23,9 @@ class Waker:
     """One thread waits; any thread can end the wait."""
 
     def __init__(self) -> None:
-        self._heard, self._told = socket.socketpair()
-        self._heard.setblocking(False)
-        self._told.setblocking(False)
+        self._rung, self._bell = socket.socketpair()
+        self._rung.setblocking(False)
+        self._bell.setblocking(False)
         self._woken = False
         self._pid = os.getpid()
         self._lock = threading.RLock()  # guards the end; a signal may nudge within a nudge
@@ -34,7 +34,7 @@ class Waker:
         """End the wait, now or the next one, as if nothing had arrived."""
         # A descriptor that is closed during the write may be another file's.
         with self._lock, suppress(OSError):  # full: the wait ends anyway; closed: none waits
-            self._told.send(b"\0")
+            self._bell.send(b"\0")
 
     def wakeup(self) -> None:
         """End the wait, now or the next one, with WakeUp."""
@@ -61,7 +61,7 @@ class Waker:
                 found.append(connection)
             else:
                 by_number[connection.fileno()] = connection
-        poll.register(self._heard.fileno(), select.POLLIN)
+        poll.register(self._rung.fileno(), select.POLLIN)
         for number, connection in by_number.items():
             poll.register(number, select.POLLIN | (select.POLLOUT if connection.unsent else 0))
         wait_s = 0 if found else min(max(wait_s, 0), LONGEST_S)
@@ -70,7 +70,7 @@ class Waker:
                 found.append(by_number[number])
             else:
                 with suppress(BlockingIOError):
-                    self._heard.recv(4096)
+                    self._rung.recv(4096)
         self.check()
         return found
 
@@ -79,5 +79,5 @@ class Waker:
         if os.getpid() != self._pid:  # a child: a thread that held it at the fork is gone
             self._lock = threading.RLock()
         with self._lock:
-            self._heard.close()
-            self._told.close()
+            self._rung.close()
+            self._bell.close()

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from kafkalog import errors
 from kafkalog._native import direct, lib
 from kafkalog.batch import codecs
-from kafkalog.client.buffer.accumulator import Accumulator, Lane
+from kafkalog.client.buffer.accumulator import Accumulator, PartitionQueue
 from kafkalog.client.buffer.delivery import SEQUENCES, Batch, SendOptions
 from kafkalog.client.link.chunks import names_max
 from kafkalog.client.link.failures import (
@@ -33,7 +33,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
-    "Answer", "Core", "Doubt", "Effect", "Ended", "Plan", "Refuse", "Say",
+    "Answer", "Doubt", "Effect", "Ended", "Plan", "Refuse", "Say", "SenderState",
 ]  # fmt: skip
 
 _seal, _records = direct("growing_seal"), direct("growing_records")
@@ -58,7 +58,7 @@ class Answer(NamedTuple):
 class Plan(NamedTuple):
     """What can be sent now."""
 
-    nodes: dict[int, list[Lane]]
+    nodes: dict[int, list[PartitionQueue]]
     next_s: float
     """When more can be sent."""
     stalled: set[int]
@@ -101,7 +101,7 @@ class Say(NamedTuple):
 Effect = Ended | Doubt | Refuse | Say
 
 
-class Core:
+class SenderState:
     """The life of batches.  Each event leaves its effects in `effects`, in order; they are carried
     out before the next event.  For the sender's thread only, except `begin_sequences`."""
 
@@ -126,28 +126,28 @@ class Core:
         leader: Callable[[TopicPartition], int | None],
         takes: Callable[[int], bool],
     ) -> Plan:
-        """Lanes that can send now, by node.  `leader`: None: not known; `takes`: whether a node
+        """Queues that can send now, by node.  `leader`: None: not known; `takes`: whether a node
         accepts another request."""
         plan = Plan({}, now_s + NEVER_S, set(), False)
         if not self._pid.ready:
             return plan
         next_s, lost = plan.next_s, False
         with self.waiting.lock:
-            for lane in list(self.waiting.lanes.values()):
-                if lane.failed and not lane.flying:
-                    lane.ready.extendleft(sorted(lane.failed, key=lambda b: -b.number))
-                    lane.failed = []
-                    lane.solo = True
-                if not lane.ready or lane.failed:
+            for queue in list(self.waiting.queues.values()):
+                if queue.failed and not queue.flying:
+                    queue.ready.extendleft(sorted(queue.failed, key=lambda b: -b.number))
+                    queue.failed = []
+                    queue.solo = True
+                if not queue.ready or queue.failed:
                     continue
-                if lane.flying and self._alone(lane):
-                    if (at := leader(lane.tp)) is not None:
+                if queue.flying and self._alone(queue):
+                    if (at := leader(queue.tp)) is not None:
                         plan.stalled.add(at)
                     continue
-                if lane.retry_at_s > now_s:
-                    next_s = min(next_s, lane.retry_at_s)
+                if queue.retry_at_s > now_s:
+                    next_s = min(next_s, queue.retry_at_s)
                     continue
-                node = leader(lane.tp)
+                node = leader(queue.tp)
                 if node is None:
                     lost = True
                     continue
@@ -155,50 +155,50 @@ class Core:
                 if pause_s > now_s:
                     next_s = min(next_s, pause_s)
                 elif takes(node):
-                    plan.nodes.setdefault(node, []).append(lane)
+                    plan.nodes.setdefault(node, []).append(queue)
                 else:
                     plan.stalled.add(node)
         return plan._replace(next_s=next_s, lost=lost)
 
-    def _alone(self, lane: Lane) -> bool:
-        """True if a lane has to wait until none of its batches is in flight.
+    def _alone(self, queue: PartitionQueue) -> bool:
+        """True if a queue has to wait until none of its batches is in flight.
 
         A leader that has not seen the producer takes any sequence: if the first batch failed and
         the second did not, the first could never be sent again.  And a broker remembers only the
         last few batches of a producer.
         """
-        if lane.solo or lane.flying >= KNOWN_AGAIN:
+        if queue.solo or queue.flying >= KNOWN_AGAIN:
             return True
-        return self._pid.producer_id >= 0 and not lane.known
+        return self._pid.producer_id >= 0 and not queue.known
 
-    def pack(self, lanes: Iterable[Lane], now_s: float) -> dict[TopicPartition, Batch]:
-        """The batches of a node's lanes that go in one request: in flight from now on."""
+    def pack(self, queues: Iterable[PartitionQueue], now_s: float) -> dict[TopicPartition, Batch]:
+        """The batches of a node's queues that go in one request: in flight from now on."""
         batches: dict[TopicPartition, Batch] = {}
         size = 0
         with self.waiting.lock:
-            for lane in lanes:
-                if not lane.ready:
+            for queue in queues:
+                if not queue.ready:
                     continue
-                batch = lane.ready[0]
+                batch = queue.ready[0]
                 try:
-                    data = self._sealed(lane, batch)
+                    data = self._sealed(queue, batch)
                 except errors.KafkalogError as problem:
-                    lane.ready.popleft()
+                    queue.ready.popleft()
                     self._refused(batch, problem)
                     continue
                 full = size + len(data) > self.options.request_bytes
                 if batches and (full or len(batches) == names_max()):
                     break
                 size += len(data)
-                batches[lane.tp] = lane.ready.popleft()
+                batches[queue.tp] = queue.ready.popleft()
                 batch.attempts += 1
                 batch.first_sent_s = batch.first_sent_s or now_s
-                lane.flying += 1
-                # The next request of the node begins with the other lanes.
-                self.waiting.lanes[lane.tp] = self.waiting.lanes.pop(lane.tp)
+                queue.flying += 1
+                # The next request of the node begins with the other queues.
+                self.waiting.queues[queue.tp] = self.waiting.queues.pop(queue.tp)
         return batches
 
-    def _sealed(self, lane: Lane, batch: Batch) -> bytes | memoryview:
+    def _sealed(self, queue: PartitionQueue, batch: Batch) -> bytes | memoryview:
         """A batch's bytes, with its sequence for this producer id."""
         pid = self._pid
         # A batch that was sent keeps its id: it may be stored, and its answer lost.
@@ -210,13 +210,13 @@ class Core:
             try:
                 small = codecs.compress(codec, records, self.options.level)
             except MemoryError as problem:  # from the codec
-                raise errors.NoMemory(f"{lane.tp.topic}-{lane.tp.partition}: {problem}") from None
+                raise errors.NoMemory(f"{queue.tp.topic}-{queue.tp.partition}: {problem}") from None
             if len(small) >= len(records):  # sent uncompressed, as in librdkafka
                 codec, small = 0, None
         # A part keeps the sequence of its whole, and the id too if the whole may be stored.
         if batch.pid != pid.pair and not batch.doubtful:
-            batch.pid, batch.sequence = pid.pair, lane.sequence
-            lane.sequence = (lane.sequence + batch.count) % SEQUENCES
+            batch.pid, batch.sequence = pid.pair, queue.sequence
+            queue.sequence = (queue.sequence + batch.count) % SEQUENCES
         attributes = codec | (lib.KL_ATTR_TRANSACTIONAL if pid.transactional_id else 0)
         data: bytes | memoryview = _seal(
             batch.memory, small, *batch.pid, batch.sequence, attributes
@@ -242,16 +242,16 @@ class Core:
         if batch.ended:
             self._came_late(batch, problem)
             return
-        lane = self.waiting.lanes[batch.tp]
+        queue = self.waiting.queues[batch.tp]
         # A broker refuses what follows a refused batch, and appends none of it.
         late = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         # An earlier batch may still be in flight, perhaps to the old leader, and be refused later.
-        behind = late and (lane.flying > 0 or any(b.number < batch.number for b in lane.failed))
+        behind = late and (queue.flying > 0 or any(b.number < batch.number for b in queue.failed))
         renewed = late and not behind and self._pid.renewing
         if code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
             text = f"{problem}; splitting its {batch.count} records into two batches"
             self.effects.append(Say(logging.INFO, text))
-            lane.failed += self.waiting.split(batch, now_s)
+            queue.failed += self.waiting.split(batch, now_s)
         elif renewed or (not behind and self._pid.forgotten(batch.pid, code)):
             if batch.doubtful:  # a leader that has forgotten it would store it a second time
                 self._refused(batch, problem)
@@ -262,12 +262,12 @@ class Core:
             if not answer.moved:
                 self.effects.append(Doubt(batch.tp))
             if code == ErrorCode.KAFKA_STORAGE_ERROR:
-                lane.unstored_s = lane.unstored_s or now_s
+                queue.unstored_s = queue.unstored_s or now_s
             batch.doubtful = batch.doubtful or code not in _NOT_STORED
-            told = handling(code, apis.PRODUCE) is not Handling.AWAIT
+            reported = handling(code, apis.PRODUCE) is not Handling.AWAIT
             # At once only the first time in a row: each answer may name another leader.
-            at_once = answer.moved and not lane.pause_ms
-            self._again(batch, str(problem), now_s, tell=told, at_once=at_once)
+            at_once = answer.moved and not queue.pause_ms
+            self._again(batch, str(problem), now_s, tell=reported, at_once=at_once)
         else:
             batch.doubtful = batch.doubtful or says_nothing(code)
             self._refused(batch, problem)
@@ -303,30 +303,30 @@ class Core:
 
     def _landed(self, batch: Batch) -> None:
         with self.waiting.lock:
-            lane = self.waiting.lanes.get(batch.tp)
-            if lane is not None:
-                lane.flying -= 1
+            queue = self.waiting.queues.get(batch.tp)
+            if queue is not None:
+                queue.flying -= 1
 
     def _again(
         self, batch: Batch, why: str, now_s: float, tell: bool = False, at_once: bool = False
     ) -> None:
         """Retry a batch after a transient failure."""
-        lane = self.waiting.lanes[batch.tp]
-        if tell and lane.reason != why:  # once per reason: it may be retried for long
-            text = f"{why}; trying again for up to {self._patience_s(lane):g} s"
+        queue = self.waiting.queues[batch.tp]
+        if tell and queue.reason != why:  # once per reason: it may be retried for long
+            text = f"{why}; trying again for up to {self._patience_s(queue):g} s"
             self.effects.append(Say(logging.WARNING, text))
-        lane.reason = why
+        queue.reason = why
         if batch.attempts > self.options.retries:
             self._refused(batch, errors.Timeout(f"{why}; retries: {self.options.retries}"))
             return
-        pause_ms = lane.pause_ms or self.client.retry_backoff_ms
+        pause_ms = queue.pause_ms or self.client.retry_backoff_ms
         if at_once:
-            lane.pause_ms = pause_ms
+            queue.pause_ms = pause_ms
         else:
-            lane.pause_ms = min(pause_ms * 2, self.client.retry_backoff_max_ms)
+            queue.pause_ms = min(pause_ms * 2, self.client.retry_backoff_max_ms)
             # Jitter: up to a fifth more or less (KIP-580).
-            lane.retry_at_s = now_s + pause_ms * (0.8 + 0.4 * self._chance()) / 1000
-        lane.failed.append(batch)
+            queue.retry_at_s = now_s + pause_ms * (0.8 + 0.4 * self._chance()) / 1000
+        queue.failed.append(batch)
 
     def _refused(self, batch: Batch, problem: errors.KafkalogError) -> None:
         """A batch will never be taken; the error says if an attempt may have stored it."""
@@ -340,26 +340,26 @@ class Core:
         """The outcome of a batch that was given up in flight is known: whether its sequence, which
         others may follow, is used up or missing."""
         if problem is None:
-            lane = self.waiting.lanes[batch.tp]
-            lane.known = lane.known or batch.pid == self._pid.pair
+            queue = self.waiting.queues[batch.tp]
+            queue.known = queue.known or batch.pid == self._pid.pair
         elif not self._pid.transactional_id:  # else its transaction failed when it was given up
             self._pid.failed(problem, sent=True)
 
     def _taken(self, batch: Batch, base_offset: int) -> None:
-        lane = self.waiting.lanes[batch.tp]
-        lane.known = lane.known or batch.pid == self._pid.pair
-        lane.reason, lane.pause_ms, lane.unstored_s = "", 0.0, 0.0
-        if not lane.ready or not lane.ready[0].sent:
-            lane.solo = False
+        queue = self.waiting.queues[batch.tp]
+        queue.known = queue.known or batch.pid == self._pid.pair
+        queue.reason, queue.pause_ms, queue.unstored_s = "", 0.0, 0.0
+        if not queue.ready or not queue.ready[0].sent:
+            queue.solo = False
         self.effects.append(Ended(batch, None, base_offset))
 
     # ---- timeouts and an unusable id -----------------------------------------------------
 
-    def _patience_s(self, lane: Lane) -> float:
-        """How long a lane's records may wait."""
+    def _patience_s(self, queue: PartitionQueue) -> float:
+        """How long a queue's records may wait."""
         storage_s = self.client.storage_timeout_ms / 1000
         delivery_s = self.options.delivery_s
-        return min(storage_s, delivery_s) if lane.unstored_s else delivery_s
+        return min(storage_s, delivery_s) if queue.unstored_s else delivery_s
 
     def expire(self, now_s: float, flying: Iterable[Batch]) -> None:
         """End what has waited longer than its patience; `flying`: all batches in flight."""
@@ -368,22 +368,22 @@ class Core:
             if batch.begun_s <= limit_s and not batch.ended:
                 self._give_up(batch)
         with self.waiting.lock:
-            lanes = list(self.waiting.lanes.values())
-        for lane in lanes:
-            patience_s = self._patience_s(lane)
-            over = bool(lane.unstored_s) and now_s - lane.unstored_s >= patience_s
+            queues = list(self.waiting.queues.values())
+        for queue in queues:
+            patience_s = self._patience_s(queue)
+            over = bool(queue.unstored_s) and now_s - queue.unstored_s >= patience_s
             late = [
-                batch for batch in (*lane.failed, *lane.ready)
+                batch for batch in (*queue.failed, *queue.ready)
                 if batch.begun_s <= limit_s or (over and batch.sent)
             ]  # fmt: skip
             if late:
                 count = sum(batch.count for batch in late)
-                reason = f": {lane.reason}" if lane.reason else ""
+                reason = f": {queue.reason}" if queue.reason else ""
                 problem = failure_class(ErrorCode.REQUEST_TIMED_OUT)(
-                    f"{lane.tp.topic}-{lane.tp.partition}: {count} records not taken in "
+                    f"{queue.tp.topic}-{queue.tp.partition}: {count} records not taken in "
                     f"{patience_s * 1000:g} ms{reason}"
                 )
-                self._take_out(lane, late, problem)
+                self._take_out(queue, late, problem)
 
     def _give_up(self, batch: Batch) -> None:
         """Its time is over while it is in flight: see `_came_late`."""
@@ -395,17 +395,19 @@ class Core:
             self._pid.failed(problem, sent=True)
         self.effects.append(Ended(batch, problem))
 
-    def fail(self, lane: Lane, problem: errors.KafkalogError) -> None:
-        """End everything that waits in a lane: it cannot be sent."""
+    def fail(self, queue: PartitionQueue, problem: errors.KafkalogError) -> None:
+        """End everything that waits in a queue: it cannot be sent."""
         with self.waiting.lock:
-            self.waiting.close(lane)
-            batches = [*lane.failed, *lane.ready]
-        self._take_out(lane, batches, problem)
+            self.waiting.close(queue)
+            batches = [*queue.failed, *queue.ready]
+        self._take_out(queue, batches, problem)
 
-    def _take_out(self, lane: Lane, some: list[Batch], problem: errors.KafkalogError) -> None:
+    def _take_out(
+        self, queue: PartitionQueue, some: list[Batch], problem: errors.KafkalogError
+    ) -> None:
         with self.waiting.lock:
-            lane.failed = [b for b in lane.failed if b not in some]
-            lane.ready = deque(b for b in lane.ready if b not in some)
+            queue.failed = [b for b in queue.failed if b not in some]
+            queue.ready = deque(b for b in queue.ready if b not in some)
         for batch in some:
             self._refused(batch, problem)
 
@@ -419,12 +421,12 @@ class Core:
     def drop_all(self, problem: errors.KafkalogError) -> None:
         """End everything that is not in flight."""
         with self.waiting.lock:
-            lanes = list(self.waiting.lanes.values())
-        for lane in lanes:
+            queues = list(self.waiting.queues.values())
+        for queue in queues:
             with self.waiting.lock:
-                self.waiting.close(lane)
-                some = [*lane.failed, *lane.ready]
-                lane.failed, lane.ready = [], deque()
+                self.waiting.close(queue)
+                some = [*queue.failed, *queue.ready]
+                queue.failed, queue.ready = [], deque()
             for batch in some:
                 if batch.data is not None:
                     self._pid.failed(problem, sent=True)
@@ -435,5 +437,5 @@ class Core:
     def begin_sequences(self) -> None:
         """The producer has another id or epoch: the sequences of all partitions restart at 0."""
         with self.waiting.lock:
-            for lane in self.waiting.all_lanes():
-                lane.sequence, lane.known = 0, False
+            for queue in self.waiting.all_queues():
+                queue.sequence, queue.known = 0, False

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from kafkalog import errors
-from kafkalog.client.buffer.accumulator import Lane
+from kafkalog.client.buffer.accumulator import PartitionQueue
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.failures import check_code, passing
 from kafkalog.client.link.handling import Troubles
@@ -88,6 +88,8 @@ class Identity(ProducerId):
         check_code(answer.error_code, "InitProducerId", api=apis.INIT_PRODUCER_ID)
         self.take(answer.producer_id, answer.producer_epoch)
 
-    def join(self, line: Line, lanes: Mapping[int, Sequence[Lane]]) -> list[Lane]:
-        """The lanes whose partitions may not be written to yet."""
+    def join(
+        self, line: Line, queues: Mapping[int, Sequence[PartitionQueue]]
+    ) -> list[PartitionQueue]:
+        """The queues whose partitions may not be written to yet."""
         return []

@@ -41,7 +41,7 @@ RECORD_BYTES = 40
 """More bytes than the lengths and deltas of a record take."""
 NO_SERIALIZERS: Mapping[str, Serializer] = {}
 _send, _place = direct("intake_send"), direct("intake_place")
-_touched, _told = direct("intake_touched"), direct("growing_told")
+_touched, _counts = direct("intake_touched"), direct("growing_told")
 
 
 class OutgoingRecord(NamedTuple):
@@ -383,7 +383,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
         def fill(native: Any, memory: Any) -> bool:
             nonlocal last
             full = rows.fill(native, memory, put.partition, wanted)
-            last = _told(memory)[0] - 1
+            last = _counts(memory)[0] - 1
             return full
 
         batch = self._waiting.room(intake, put.partition, need, until_s, turn, fill)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from kafkalog import errors
-from kafkalog.client.buffer.accumulator import Accumulator, Lane
+from kafkalog.client.buffer.accumulator import Accumulator, PartitionQueue
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.failures import passing
 from kafkalog.client.producer.background_calls import Line
@@ -26,10 +26,10 @@ class ProducerMetadata(Questions):
         cluster: Cluster,
         max_age_s: float,
         max_idle_s: float,
-        fail: Callable[[Lane, errors.KafkalogError], None],
+        fail: Callable[[PartitionQueue, errors.KafkalogError], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`fail`: called when nothing that waits in a lane can be sent.  The rest: as Questions."""
+        """`fail`: called when nothing in a queue can be sent.  The rest: as Questions."""
         super().__init__(cluster, max_age_s, max_idle_s)
         self._cluster = cluster
         self._fail = fail
@@ -60,7 +60,7 @@ class ProducerMetadata(Questions):
             if problem is not None and not isinstance(problem, errors.KafkalogError):
                 raise problem
             topics = set(question.wanted | question.known)
-            self._told(topics, waiting, line.cluster, refused or {}, problem)
+            self._report(topics, waiting, line.cluster, refused or {}, problem)
             self.answered(question, self._clock() + self._pause_s(problem), problem is None)
 
         line.begin(ask, then)
@@ -72,7 +72,7 @@ class ProducerMetadata(Questions):
         pause_ms = options.retry_backoff_ms << max(self._failures - 1, 0)
         return float(min(pause_ms, options.retry_backoff_max_ms)) / 1000
 
-    def _told(
+    def _report(
         self,
         topics: set[str],
         waiting: Accumulator,
@@ -107,10 +107,10 @@ class ProducerMetadata(Questions):
             if topic in waiting.wanted:
                 waiting.wanted[topic] = why
                 waiting.lock.notify_all()
-            lanes = [lane for lane in waiting.lanes.values() if lane.tp.topic == topic]
+            queues = [queue for queue in waiting.queues.values() if queue.tp.topic == topic]
         if problem is not None and not passing(problem):
-            for lane in lanes:
-                self._fail(lane, problem)
+            for queue in queues:
+                self._fail(queue, problem)
 
 
 def _lasting(problem: errors.KafkalogError) -> errors.KafkalogError:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from kafkalog import errors
-from kafkalog.client.buffer.accumulator import Accumulator, Lane
+from kafkalog.client.buffer.accumulator import Accumulator, PartitionQueue
 from kafkalog.client.buffer.adaptive_partitioning import Balance
 from kafkalog.client.buffer.delivery import Batch, Delivery, SendOptions
 from kafkalog.client.callbacks import logged
@@ -28,7 +28,7 @@ from kafkalog.client.link.transport import Address
 from kafkalog.client.link.wake_event import Bell
 from kafkalog.client.metrics import Tally, producer_metrics
 from kafkalog.client.producer.background_calls import Line
-from kafkalog.client.producer.core import Answer, Core, Doubt, Ended, Refuse, Say
+from kafkalog.client.producer.core import Answer, Doubt, Ended, Refuse, Say, SenderState
 from kafkalog.client.producer.identity import Identity
 from kafkalog.client.producer.in_flight import Flights, Request
 from kafkalog.client.producer.producer_metadata import ProducerMetadata
@@ -57,13 +57,13 @@ class Sender:
         self.cluster = cluster
         cluster.openings.apart = True
         self.identity = identity
-        self.core = Core(options, cluster.options, identity, random.random)
+        self.core = SenderState(options, cluster.options, identity, random.random)
         identity.changed = self.core.begin_sequences
         self._on_delivery = on_delivery
         self._waiting: Accumulator
         self.balance = Balance(options.adaptive, options.availability_s)
         self._metadata = ProducerMetadata(
-            cluster, options.metadata_s, options.metadata_idle_s, self._fail_lane
+            cluster, options.metadata_s, options.metadata_idle_s, self._fail_queue
         )
         self._bell = Bell()
         self.wake = self._bell.ring
@@ -126,10 +126,10 @@ class Sender:
         """Log how many records were given up, since the application no longer asks."""
         problem, count = self._waiting.take_failures()
         if count:
-            told = f"a producer has ended: {count} records were not delivered: {problem}"
-            _logger.warning("%s", told)
+            text = f"a producer has ended: {count} records were not delivered: {problem}"
+            _logger.warning("%s", text)
             if warn:
-                warnings.warn(told, ResourceWarning, stacklevel=2)
+                warnings.warn(text, ResourceWarning, stacklevel=2)
 
     # ---- the thread ----------------------------------------------------------------------
 
@@ -148,8 +148,8 @@ class Sender:
     def _end(self, why: errors.KafkalogError) -> None:
         self._waiting.refuse(why)
         with self._waiting.lock:  # or a thread that found a batch open would write to freed memory
-            for lane in list(self._waiting.lanes.values()):
-                self._waiting.close(lane)
+            for queue in list(self._waiting.queues.values()):
+                self._waiting.close(queue)
         self._line.close()
         self.tasks.close(why)
         for batch in list(self._waiting.unfinished.values()):
@@ -178,8 +178,8 @@ class Sender:
             nodes, at_s = self._plan(now_s)
             if not nodes:
                 break
-            for node, lanes in nodes.items():
-                self._send_to(node, lanes, now_s)
+            for node, queues in nodes.items():
+                self._send_to(node, queues, now_s)
             self._waiting.close_due(now_s, self._leaving)
         self.balance.weigh(now_s, self.cluster, self._waiting)
         self._wait(min(next_s, at_s))
@@ -209,8 +209,8 @@ class Sender:
 
     # ---- what goes out -------------------------------------------------------------------
 
-    def _plan(self, now_s: float) -> tuple[dict[int, list[Lane]], float]:
-        """Lanes that can send now, by node, and when others can."""
+    def _plan(self, now_s: float) -> tuple[dict[int, list[PartitionQueue]], float]:
+        """Queues that can send now, by node, and when others can."""
         plan = self.core.plan(now_s, self._metadata.leader, self._flights.takes)
         found, next_s = plan.nodes, plan.next_s
         if plan.stalled:  # perhaps by a broker in its reconnect backoff
@@ -220,16 +220,16 @@ class Sender:
         if self.identity.ready:
             self.balance.stalled(plan.stalled, now_s)
         if found:
-            for lane in self.identity.join(self._line, found):  # the line rings when they joined
-                for lanes in found.values():
-                    if lane in lanes:
-                        lanes.remove(lane)
-            found = {node: lanes for node, lanes in found.items() if lanes}
+            for queue in self.identity.join(self._line, found):  # the line rings when they joined
+                for queues in found.values():
+                    if queue in queues:
+                        queues.remove(queue)
+            found = {node: queues for node, queues in found.items() if queues}
         return found, next_s
 
-    def _send_to(self, node: int, lanes: list[Lane], now_s: float) -> None:
+    def _send_to(self, node: int, queues: list[PartitionQueue], now_s: float) -> None:
         """Send a node one request with what is ready for it."""
-        batches = self.core.pack(lanes, now_s)
+        batches = self.core.pack(queues, now_s)
         self._do()
         if batches:
             self.balance.took(node)
@@ -326,8 +326,8 @@ class Sender:
                     self.core.answered(batch, self._answer(batch.tp, row, places), now_s)
                     self._do()
         for tp, batch in left.items():
-            told = f"Produce: the answer of node {node} lacks {tp.topic}-{tp.partition}"
-            self.core.unanswered(batch, errors.BadAnswer(told))
+            text = f"Produce: the answer of node {node} lacks {tp.topic}-{tp.partition}"
+            self.core.unanswered(batch, errors.BadAnswer(text))
             self._do()
         if answer.throttle_time_ms > 0:
             self.core.throttled(node, answer.throttle_time_ms, time.monotonic())
@@ -365,14 +365,14 @@ class Sender:
             self._waiting.failed(problem, batch.records)
         elif self._on_delivery is not None:
             latency_ms = (time.monotonic() - batch.first_sent_s) * 1000
-            told = Delivery(batch.tp, base_offset, batch.count, batch.record_bytes, latency_ms)
+            delivery = Delivery(batch.tp, base_offset, batch.count, batch.record_bytes, latency_ms)
             with logged("on_delivery", own_thread=True):
-                self._on_delivery(told)
+                self._on_delivery(delivery)
         self._waiting.drop(batch)
         batch.end(problem, base_offset)
 
-    def _fail_lane(self, lane: Lane, problem: errors.KafkalogError) -> None:
-        self.core.fail(lane, problem)
+    def _fail_queue(self, queue: PartitionQueue, problem: errors.KafkalogError) -> None:
+        self.core.fail(queue, problem)
         self._do()
 
     def drop_all(self, problem: errors.KafkalogError) -> None:

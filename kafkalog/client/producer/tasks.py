@@ -24,12 +24,12 @@ class _Task:
     ) -> None:
         self.call = call
         self.aside = aside
-        self.asked = False
+        self.in_line = False
         """It is being made in the line."""
         self.until_s = until_s
         self.pause_s = pause_s
         self.next_s = 0.0
-        self.begun = False
+        self.started = False
         """The thread makes it now, or has made an attempt."""
         self.done = threading.Event()
         self.result: Any = None
@@ -71,7 +71,7 @@ class Tasks:
         self._wake()
         if not task.done.wait(min(max(timeout_s, 0.0), threading.TIMEOUT_MAX)):
             with self._lock:
-                if not task.begun and task in self._waiting:  # the thread is busy
+                if not task.started and task in self._waiting:  # the thread is busy
                     self._waiting.remove(task)
                     raise errors.Timeout(
                         f"the producer's thread did not make this call in {timeout_s * 1000:.0f} ms"
@@ -84,12 +84,12 @@ class Tasks:
     def run(self, now_s: float, line: Line) -> float:
         """The thread's turn: make the calls that are due; returns when the next is."""
         with self._lock:
-            due = [task for task in self._waiting if task.next_s <= now_s and not task.asked]
+            due = [task for task in self._waiting if task.next_s <= now_s and not task.in_line]
         for task in due:
             with self._lock:
                 if task not in self._waiting:
                     continue  # no thread waits for it any more
-                task.begun |= not task.aside or line.free
+                task.started |= not task.aside or line.free
             if not task.aside:
                 try:
                     found = task.call(line.cluster)
@@ -98,7 +98,7 @@ class Tasks:
                 else:
                     self._ended(task, line.cluster, found, None)
             elif line.free:
-                task.asked = True
+                task.in_line = True
                 line.begin(task.timed, partial(self._ended, task, line.cluster))
             elif now_s >= task.until_s:
                 late = errors.Timeout("a broker did not answer an earlier request in time")
@@ -107,14 +107,14 @@ class Tasks:
             # A task that is due waits until the line is free, which rings, or until its time is up.
             waits_s = [
                 task.next_s if task.next_s > now_s else task.until_s
-                for task in self._waiting if not task.asked
+                for task in self._waiting if not task.in_line
             ]  # fmt: skip
         return min(waits_s, default=now_s + 3600)
 
     def _ended(
         self, task: _Task, cluster: Cluster, result: Any, problem: BaseException | None
     ) -> None:
-        task.asked = False
+        task.in_line = False
         if isinstance(problem, errors.KafkalogError):
             # No retries if the transaction can only be aborted.
             passes = passing(problem) and not problem.abortable

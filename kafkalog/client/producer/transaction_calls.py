@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from kafkalog import errors
-from kafkalog.client.buffer.accumulator import Lane
+from kafkalog.client.buffer.accumulator import PartitionQueue
 from kafkalog.client.calls.groups import CommittedOffset, GroupMetadata, offset_row
 from kafkalog.client.link.chunks import portions, topic_rows
 from kafkalog.client.link.cluster import GROUP, TRANSACTION, Cluster
@@ -75,7 +75,7 @@ class Transactional(Identity):
         return 12 if self.second else 11
 
     @property
-    def begun(self) -> bool:
+    def started(self) -> bool:
         """True if the coordinator may know of the transaction."""
         return bool(self._joined or self._groups or self._unsure)
 
@@ -173,19 +173,21 @@ class Transactional(Identity):
                 self.not_in_doubt()
             self.ending = commit
 
-    def join(self, line: Line, lanes: Mapping[int, Sequence[Lane]]) -> list[Lane]:
-        found = [x for some in lanes.values() for x in some if x.tp not in self._joined]
+    def join(
+        self, line: Line, queues: Mapping[int, Sequence[PartitionQueue]]
+    ) -> list[PartitionQueue]:
+        found = [x for some in queues.values() for x in some if x.tp not in self._joined]
         if self.second:  # the leaders add them at the coordinator
-            self._joined.update(lane.tp for lane in found)
+            self._joined.update(queue.tp for queue in found)
             return []
         if found and line.free:
             line.begin(partial(self._join, found))
         return found
 
-    def _join(self, found: Sequence[Lane], cluster: Cluster) -> None:
+    def _join(self, found: Sequence[PartitionQueue], cluster: Cluster) -> None:
         """In the line."""
         try:
-            for some in portions([lane.tp for lane in found]):
+            for some in portions([queue.tp for queue in found]):
                 self._announce(cluster, some)
         except errors.KafkalogError as problem:
             now_s, most_s = time.monotonic(), cluster.options.retry_backoff_max_ms / 1000
@@ -195,13 +197,13 @@ class Transactional(Identity):
                     _logger.warning("the records of a transaction wait: %s", problem)
             else:
                 self._note(problem)
-            for lane in found:
-                lane.retry_at_s = now_s + self._pause_s
+            for queue in found:
+                queue.retry_at_s = now_s + self._pause_s
             self._pause_s = min(self._pause_s * 2, most_s)
             return
         self._pause_s = PAUSE_S
         self._troubles.ended("join")
-        self._joined.update(lane.tp for lane in found)
+        self._joined.update(queue.tp for queue in found)
 
     def _announce(self, cluster: Cluster, partitions: Sequence[TopicPartition]) -> None:
         body = {
@@ -235,7 +237,7 @@ class Transactional(Identity):
             raise self.error
         spoilt = self.error is not None or self._unsure
         # A failed request may still have begun it.
-        if self.begun or (spoilt and self.second):
+        if self.started or (spoilt and self.second):
             self._end(cluster, commit, spoilt)
         if not self.ready:
             self.initialise(cluster)  # a new epoch: requests lost on the way stay without effect

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from kafkalog.config.group import GroupConfig
-from kafkalog.coordinator.core import UNSETTLED_BYTES_MAX, Core
+from kafkalog.coordinator.core import UNSETTLED_BYTES_MAX, CoordinatorState
 from kafkalog.coordinator.groups import admin, groups, loader, offsets, rebalance, transactional
 from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.journal import JournalBatch
@@ -21,7 +21,7 @@ from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.values import ZERO_UUID
 
-__all__ = ["ANY_PARTITION", "SERVED", "GroupCore"]
+__all__ = ["ANY_PARTITION", "SERVED", "GroupCoordinatorState"]
 
 SERVED = frozenset(
     {
@@ -51,7 +51,7 @@ GROUPS_VERSION = 8
 """From this version on, OffsetFetch asks for several groups."""
 
 
-def _asked(request: Call) -> list[Any]:
+def _requested(request: Call) -> list[Any]:
     """The groups of an OffsetFetch, each with group_id and topics."""
     body = request.body
     if request.version < GROUPS_VERSION:
@@ -61,7 +61,7 @@ def _asked(request: Call) -> list[Any]:
     return [g for g in body.groups if g.topics is not None or g is whole[g.group_id]]
 
 
-class GroupCore(Core[GroupShard]):
+class GroupCoordinatorState(CoordinatorState[GroupShard]):
     """The classic groups.  Only for the coordinator's thread."""
 
     def __init__(
@@ -152,11 +152,11 @@ class GroupCore(Core[GroupShard]):
             # The rebalance that it belongs to is lost: the member rejoins here.
             step.answer(answer, error_code=ErrorCode.REBALANCE_IN_PROGRESS)
         elif api is apis.OFFSET_FETCH:
-            asked = _asked(request)
+            requested = _requested(request)
             self._fetched(
                 step,
                 request,
-                [offsets.fetch_failed(each, request.version, error) for each in asked],
+                [offsets.fetch_failed(each, request.version, error) for each in requested],
             )
         elif api is apis.DESCRIBE_GROUPS:
             step.answer(answer, groups=[admin.described_error(g, error) for g in body.groups])
@@ -194,14 +194,14 @@ class GroupCore(Core[GroupShard]):
 
     def _offset_fetch(self, step: Step, request: Call) -> None:
         found: list[Body] = []
-        for asked in _asked(request):
-            shard, error = self.where(asked.group_id)
+        for requested in _requested(request):
+            shard, error = self.where(requested.group_id)
             if shard is None:
-                found.append(offsets.fetch_failed(asked, request.version, error))
+                found.append(offsets.fetch_failed(requested, request.version, error))
             else:
                 by_id = request.version >= offsets.IDS_VERSION
                 stable = request.body.require_stable
-                found.append(offsets.fetch(shard, asked, stable, self._known, by_id))
+                found.append(offsets.fetch(shard, requested, stable, self._known, by_id))
         self._fetched(step, request, found)
 
     @staticmethod

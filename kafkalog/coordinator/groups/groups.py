@@ -440,13 +440,13 @@ def leave(shard: GroupShard, step: Step, request: Call) -> None:
     body = request.body
     group = shard.groups.get(body.group_id) or Group(body.group_id, step.wall_ms)
     if request.version < LEAVE_LIST_VERSION:
-        asked: list[tuple[str, str | None]] = [(body.member_id, None)]
+        requested: list[tuple[str, str | None]] = [(body.member_id, None)]
     else:
-        asked = [(member.member_id, member.group_instance_id) for member in body.members]
+        requested = [(member.member_id, member.group_instance_id) for member in body.members]
     if group.state is State.DEAD:
         step.answer(request.answer, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return
-    results, going = _leaving(shard, group, asked)
+    results, going = _leaving(shard, group, requested)
     for member in going:
         rebalance.remove_member(shard, step, group, member)
     if going and group.can_rebalance:
@@ -458,13 +458,13 @@ def leave(shard: GroupShard, step: Step, request: Call) -> None:
 
 
 def _leaving(
-    shard: GroupShard, group: Group, asked: list[tuple[str, str | None]]
+    shard: GroupShard, group: Group, requested: list[tuple[str, str | None]]
 ) -> tuple[list[Body], list[Member]]:
     """The answers to leaving members, and the members that leave; pending ids are
     removed."""
     results: list[Body] = []
     going: dict[str, Member] = {}
-    for member_id, instance_id in asked:
+    for member_id, instance_id in requested:
         error, leaving = _check_leave(group, member_id, instance_id)
         if leaving in group.members:
             going[leaving] = group.members[leaving]

@@ -151,11 +151,11 @@ def refused(results: list[Body]) -> list[Body]:
 def commit_failed(step: Step, request: Call, error: ErrorCode, known: Known) -> None:
     """Answer an OffsetCommit with an error for every partition."""
     topics: list[Body] = []
-    for asked in request.body.topics:
-        topic = _topic(asked, known, _commits_by_id(request))
+    for requested in request.body.topics:
+        topic = _topic(requested, known, _commits_by_id(request))
         results = [
             _result(p, error if _exists(p, topic.partition_count) else topic.absent)
-            for p in asked.partitions
+            for p in requested.partitions
         ]
         topics.append(_answered(topic, results))
     step.answer(request.answer, topics=topics)
@@ -215,10 +215,10 @@ def take(
     if expire_ms > FOREVER:  # Kafka's sum overflows: the offset expires at the next check
         expire_ms = step.wall_ms
     topics: list[Body] = []
-    for asked in body.topics:
-        topic = _topic(asked, known, _commits_by_id(request))
+    for requested in body.topics:
+        topic = _topic(requested, known, _commits_by_id(request))
         results = []
-        for partition in asked.partitions:
+        for partition in requested.partitions:
             metadata = partition.committed_metadata or ""
             error = ErrorCode.NONE
             if not _exists(partition, topic.partition_count):
@@ -288,19 +288,19 @@ def write_commit(
 # ---- OffsetFetch ---------------------------------------------------------------------------
 
 
-def fetch(shard: GroupShard, asked: Any, stable: bool, known: Known, by_id: bool) -> Body:
+def fetch(shard: GroupShard, requested: Any, stable: bool, known: Known, by_id: bool) -> Body:
     """The committed offsets of one group; `stable`: not while a transaction may change them.
 
-    `asked`: with group_id, and topics (None: all) with name and partition_indexes.  `by_id`: topics
-    have ids; an offset for an earlier topic of the same name does not count.
+    `requested`: with group_id, and topics (None: all) with name and partition_indexes.  `by_id`:
+    topics have ids; an offset for an earlier topic of the same name does not count.
     """
-    group = shard.groups.get(asked.group_id)
+    group = shard.groups.get(requested.group_id)
     if group is not None and group.state is State.DEAD:
         group = None
-    if group is not None and _of_stranger(group, asked):
-        return fetch_failed(asked, MEMBER_VERSION, ErrorCode.UNKNOWN_MEMBER_ID)
+    if group is not None and _of_stranger(group, requested):
+        return fetch_failed(requested, MEMBER_VERSION, ErrorCode.UNKNOWN_MEMBER_ID)
     topics: list[Body] = []
-    for topic, partitions in _wanted(group, asked, known, by_id):
+    for topic, partitions in _wanted(group, requested, known, by_id):
         found = []
         for partition in partitions:
             where = TopicPartition(topic.name, partition)
@@ -315,23 +315,23 @@ def fetch(shard: GroupShard, asked: Any, stable: bool, known: Known, by_id: bool
                 other = by_id and offset is not None and offset.of_other(topic.id)
                 found.append(_found(partition, None if other else offset))
         topics.append(_answered(topic, found))
-    return {"group_id": asked.group_id, "topics": topics, "error_code": ErrorCode.NONE}
+    return {"group_id": requested.group_id, "topics": topics, "error_code": ErrorCode.NONE}
 
 
-def _of_stranger(group: Group, asked: Any) -> bool:
-    """True if the sender names a member that the group does not have.  Kafka checks this in groups
-    whose members heartbeat by the newer protocols, which have no members here."""
+def _of_stranger(group: Group, requested: Any) -> bool:
+    """True if a member asks that the group does not have.  Kafka asks this of groups whose members
+    heartbeat by the newer protocols; of these none is a member here."""
     if records.newer_type(group) is None or records.is_share(group):
         return False
-    member_id, epoch = getattr(asked, "member_id", None), getattr(asked, "member_epoch", -1)
+    member_id, epoch = getattr(requested, "member_id", None), getattr(requested, "member_epoch", -1)
     return member_id is not None or epoch >= 0
 
 
 def _wanted(
-    group: Group | None, asked: Any, known: Known, by_id: bool
+    group: Group | None, requested: Any, known: Known, by_id: bool
 ) -> Iterator[tuple[_Topic, Iterable[int]]]:
-    if asked.topics is not None:
-        for topic in asked.topics:
+    if requested.topics is not None:
+        for topic in requested.topics:
             yield _topic(topic, known, by_id), topic.partition_indexes
     elif group is not None:
         for name, partitions in group.offsets.items():
@@ -352,14 +352,14 @@ def _found(
     }
 
 
-def fetch_failed(asked: Any, version: int, error: ErrorCode) -> Body:
+def fetch_failed(requested: Any, version: int, error: ErrorCode) -> Body:
     """The answer for a group whose offsets are unknown."""
     topics: list[Body] = []
     if version < GROUP_ERROR_VERSION:
-        for topic in asked.topics or ():
+        for topic in requested.topics or ():
             partitions = [_found(p, None, error) for p in topic.partition_indexes]
             topics.append({"name": topic.name, "partitions": partitions})
-    return {"group_id": asked.group_id, "topics": topics, "error_code": error}
+    return {"group_id": requested.group_id, "topics": topics, "error_code": error}
 
 
 # ---- OffsetDelete --------------------------------------------------------------------------
@@ -380,8 +380,8 @@ def delete(shard: GroupShard, step: Step, request: Call, known: Known) -> None:
         count = known.partition_count(topic.name)
         used = group.subscribes(topic.name)
         error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if used else ErrorCode.NONE
-        asked = [TopicPartition(topic.name, p.partition_index) for p in topic.partitions]
-        gone.update(dict.fromkeys(w for w in asked if w in existing and not used))
+        requested = [TopicPartition(topic.name, p.partition_index) for p in topic.partitions]
+        gone.update(dict.fromkeys(w for w in requested if w in existing and not used))
         results = [_result(p, error if _exists(p, count) else UNKNOWN) for p in topic.partitions]
         topics.append({"name": topic.name, "partitions": results})
 

@@ -112,12 +112,12 @@ class Listing:
             self.error = ErrorCode.INVALID_REGULAR_EXPRESSION
         return True
 
-    def answer(self, step: Step, told: ErrorCode) -> None:
-        """Answer with what was found.  `told`: whether that is all that there is."""
+    def answer(self, step: Step, code: ErrorCode) -> None:
+        """Answer with what was found.  `code`: whether that is all that there is."""
         if self.error is not ErrorCode.NONE:
             step.answer(self.request.answer, error_code=self.error)
         else:
-            step.answer(self.request.answer, error_code=told, transaction_states=self.found,
+            step.answer(self.request.answer, error_code=code, transaction_states=self.found,
                         unknown_state_filters=self.filters.unknown)  # fmt: skip
 
 
@@ -151,10 +151,10 @@ class Listings:
         self._waiting_bytes += request.size
         return True
 
-    def go_on(self, shards: Iterable[TransactionShard], told: ErrorCode, step: Step) -> None:
+    def go_on(self, shards: Iterable[TransactionShard], code: ErrorCode, step: Step) -> None:
         """Do a slice of the first request, and answer it if that was the last.
 
-        `shards`: those of a request that begins; `told`: see Listing.answer.
+        `shards`: those of a request that begins; `code`: see Listing.answer.
         """
         if self._first is None:
             request = self._waiting.popleft()
@@ -165,7 +165,7 @@ class Listings:
                 step.answer(request.answer, error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
                 return
         if self._first.go_on(step):
-            self._first.answer(step, told)
+            self._first.answer(step, code)
             self._first = None
 
 

@@ -10,14 +10,14 @@ from itertools import count
 from typing import Any
 
 from kafkalog.config.transaction import TransactionConfig
-from kafkalog.coordinator.core import Core
+from kafkalog.coordinator.core import CoordinatorState
 from kafkalog.coordinator.journal import JournalBatch
 from kafkalog.coordinator.step import Body, Call, Step, all_of
 from kafkalog.coordinator.timers import Key
 from kafkalog.coordinator.transactions import loader, requests
 from kafkalog.coordinator.transactions.admin import Listings, describe, described_error
 from kafkalog.coordinator.transactions.outcomes import Outcome, outcome_of
-from kafkalog.coordinator.transactions.requests import Asked, Given
+from kafkalog.coordinator.transactions.requests import ProducerAnswer, ProducerClaim
 from kafkalog.coordinator.transactions.shard import Marker, Outside, TransactionShard
 from kafkalog.coordinator.transactions.transaction import NONE, State, Transaction, completed
 from kafkalog.coordinator.weight import Weight
@@ -26,7 +26,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["SERVED", "TransactionCore"]
+__all__ = ["SERVED", "TransactionCoordinatorState"]
 
 LOG = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ _LISTINGS: Key = ("listings", -1, "", "")
 Results = dict[TopicPartition, ErrorCode]
 
 
-def _told(api: Api, version: int, error: ErrorCode) -> ErrorCode:
+def _code_for(api: Api, version: int, error: ErrorCode) -> ErrorCode:
     """An error in the form that a client of this version knows."""
     if error is ErrorCode.PRODUCER_FENCED and version < FENCED_SINCE[api]:
         return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -90,7 +90,7 @@ def _by_topic(topics: Iterable[Any], results: Callable[[TopicPartition], ErrorCo
     ]
 
 
-class TransactionCore(Core[TransactionShard]):
+class TransactionCoordinatorState(CoordinatorState[TransactionShard]):
     """The transactional ids.  Only for the coordinator's thread."""
 
     def __init__(self, config: TransactionConfig, outside: Outside) -> None:
@@ -166,80 +166,80 @@ class TransactionCore(Core[TransactionShard]):
 
     def _init_producer(self, step: Step, request: Call) -> None:
         body, version = request.body, request.version
-        asked = Asked(body.transactional_id, body.producer_id, body.producer_epoch)
+        claim = ProducerClaim(body.transactional_id, body.producer_id, body.producer_epoch)
 
-        def then(step: Step, given: Given) -> None:
-            code = _told(apis.INIT_PRODUCER_ID, version, given.error)
-            step.answer(request.answer, error_code=code, producer_id=given.producer_id,
-                        producer_epoch=given.epoch)  # fmt: skip
+        def then(step: Step, answer: ProducerAnswer) -> None:
+            code = _code_for(apis.INIT_PRODUCER_ID, version, answer.error)
+            step.answer(request.answer, error_code=code, producer_id=answer.producer_id,
+                        producer_epoch=answer.epoch)  # fmt: skip
 
         if (body.producer_id == NONE) != (body.producer_epoch == NONE):
-            then(step, Given(ErrorCode.INVALID_REQUEST))
+            then(step, ProducerAnswer(ErrorCode.INVALID_REQUEST))
             return
-        shard, error = self.where(asked.transactional_id)
+        shard, error = self.where(claim.transactional_id)
         if shard is None:
-            then(step, Given(error))
+            then(step, ProducerAnswer(error))
         else:
-            requests.init_producer(shard, step, asked, body.transaction_timeout_ms, then)
+            requests.init_producer(shard, step, claim, body.transaction_timeout_ms, then)
 
     def _end(self, step: Step, request: Call) -> None:
         body = request.body
-        asked = Asked(body.transactional_id, body.producer_id, body.producer_epoch)
+        claim = ProducerClaim(body.transactional_id, body.producer_id, body.producer_epoch)
 
-        def then(step: Step, given: Given) -> None:
-            code = _told(apis.END_TXN, request.version, given.error)
-            step.answer(request.answer, error_code=code, producer_id=given.producer_id,
-                        producer_epoch=given.epoch)  # fmt: skip
+        def then(step: Step, answer: ProducerAnswer) -> None:
+            code = _code_for(apis.END_TXN, request.version, answer.error)
+            step.answer(request.answer, error_code=code, producer_id=answer.producer_id,
+                        producer_epoch=answer.epoch)  # fmt: skip
 
-        shard, error = self.where(asked.transactional_id)
+        shard, error = self.where(claim.transactional_id)
         version = 2 if request.version >= RAISING_SINCE else 0
         if shard is None:
-            then(step, Given(error))
+            then(step, ProducerAnswer(error))
         else:
-            requests.end(shard, step, asked, body.committed, version, then)
+            requests.end(shard, step, claim, body.committed, version, then)
 
     # ---- partitions of transactions --------------------------------------------------------
 
     def join(
-        self, step: Step, asked: Asked, partitions: Collection[TopicPartition], version: int,
-        then: Callable[[Step, Results], None],
+        self, step: Step, claim: ProducerClaim, partitions: Collection[TopicPartition],
+        version: int, then: Callable[[Step, Results], None],
     ) -> None:  # fmt: skip
         """Add existing partitions to a transaction of this version."""
-        shard, error = self.where(asked.transactional_id)
+        shard, error = self.where(claim.transactional_id)
         if shard is None:
             then(step, dict.fromkeys(partitions, error))
             return
         requests.add_partitions(
-            shard, step, asked, partitions, version,
+            shard, step, claim, partitions, version,
             lambda step, error: then(step, dict.fromkeys(partitions, error)),
         )  # fmt: skip
 
-    def verify(self, asked: Asked, partitions: Collection[TopicPartition]) -> Results:
-        """Check that partitions are part of an open transaction."""
-        shard, error = self.where(asked.transactional_id)
+    def verify(self, claim: ProducerClaim, partitions: Collection[TopicPartition]) -> Results:
+        """True if partitions are part of an open transaction."""
+        shard, error = self.where(claim.transactional_id)
         if shard is None:
             return dict.fromkeys(partitions, error)
-        return requests.verify(shard, asked, partitions)
+        return requests.verify(shard, claim, partitions)
 
     def _add_partitions(self, step: Step, request: Call) -> None:
         body, version = request.body, request.version
         if version < BATCHED_VERSION:
             topics = body.v3_and_below_topics
-            asked = Asked(body.v3_and_below_transactional_id, body.v3_and_below_producer_id,
+            claim = ProducerClaim(body.v3_and_below_transactional_id, body.v3_and_below_producer_id,
                           body.v3_and_below_producer_epoch)  # fmt: skip
 
             def only(step: Step, results: Results) -> None:
-                def told(where: TopicPartition) -> ErrorCode:
-                    return _told(apis.ADD_PARTITIONS_TO_TXN, version, results[where])
+                def result(where: TopicPartition) -> ErrorCode:
+                    return _code_for(apis.ADD_PARTITIONS_TO_TXN, version, results[where])
 
-                found = _by_topic(topics, told)
+                found = _by_topic(topics, result)
                 step.answer(request.answer, results_by_topic_v3_and_below=found)
 
             partitions = _asked_partitions(topics)
             if (lost := self._missing(partitions)) is not None:
                 only(step, lost)
             else:
-                self.join(step, asked, partitions, 0, only)
+                self.join(step, claim, partitions, 0, only)
             return
         asked_for = body.transactions
         done: dict[int, Results] = {}
@@ -256,14 +256,14 @@ class TransactionCore(Core[TransactionShard]):
         if not asked_for:
             step.answer(request.answer, error_code=ErrorCode.NONE, results_by_transaction=[])
         for number, each in enumerate(asked_for):
-            asked = Asked(each.transactional_id, each.producer_id, each.producer_epoch)
+            claim = ProducerClaim(each.transactional_id, each.producer_id, each.producer_epoch)
             partitions = _asked_partitions(each.topics)
             if (lost := self._missing(partitions)) is not None:
                 one(number, step, lost)
             elif each.verify_only:
-                one(number, step, self.verify(asked, partitions))
+                one(number, step, self.verify(claim, partitions))
             else:
-                self.join(step, asked, partitions, 0, partial(one, number))
+                self.join(step, claim, partitions, 0, partial(one, number))
 
     def _missing(self, partitions: list[TopicPartition]) -> Results | None:
         """The answer if this node's metadata lack a partition: its end would not be written."""
@@ -274,18 +274,18 @@ class TransactionCore(Core[TransactionShard]):
 
     def _add_offsets(self, step: Step, request: Call) -> None:
         body = request.body
-        asked = Asked(body.transactional_id, body.producer_id, body.producer_epoch)
+        claim = ProducerClaim(body.transactional_id, body.producer_id, body.producer_epoch)
         where = self._outside.group_partition(body.group_id)
 
         def then(step: Step, results: Results) -> None:
             (error,) = results.values()
-            code = _told(apis.ADD_OFFSETS_TO_TXN, request.version, error)
+            code = _code_for(apis.ADD_OFFSETS_TO_TXN, request.version, error)
             step.answer(request.answer, error_code=code)
 
         if where is None:
             step.answer(request.answer, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
-            self.join(step, asked, [where], 0, then)
+            self.join(step, claim, [where], 0, then)
 
     # ---- ends ------------------------------------------------------------------------------
 

@@ -32,14 +32,16 @@ from kafkalog.errors import KafkalogError
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["Asked", "Given", "add_partitions", "end", "fence", "init_producer", "verify"]
+__all__ = [
+    "ProducerAnswer", "ProducerClaim", "add_partitions", "end", "fence", "init_producer", "verify",
+]  # fmt: skip
 
 CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
 FENCED = ErrorCode.PRODUCER_FENCED
 UNMAPPED = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
-class Asked(NamedTuple):
+class ProducerClaim(NamedTuple):
     """The caller: a transactional id, and the producer that its client claims to be."""
 
     transactional_id: str
@@ -47,7 +49,7 @@ class Asked(NamedTuple):
     epoch: int
 
 
-class Given(NamedTuple):
+class ProducerAnswer(NamedTuple):
     """The answer to a producer."""
 
     error: ErrorCode
@@ -55,7 +57,7 @@ class Given(NamedTuple):
     epoch: int = NONE
 
 
-Told = Callable[[Step, Given], None]
+Respond = Callable[[Step, ProducerAnswer], None]
 Then = Callable[[Step, ErrorCode], None]
 
 
@@ -63,36 +65,36 @@ Then = Callable[[Step, ErrorCode], None]
 
 
 def init_producer(
-    shard: TransactionShard, step: Step, asked: Asked, timeout_ms: int, then: Told
+    shard: TransactionShard, step: Step, claim: ProducerClaim, timeout_ms: int, then: Respond
 ) -> None:
     """Give a client the next epoch of its transactional id, which fences its previous producer."""
-    if not asked.transactional_id:
-        then(step, Given(ErrorCode.INVALID_REQUEST))
+    if not claim.transactional_id:
+        then(step, ProducerAnswer(ErrorCode.INVALID_REQUEST))
         return
     if not 0 < timeout_ms <= shard.config.transaction_max_timeout_ms:
-        then(step, Given(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
+        then(step, ProducerAnswer(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
         return
-    name = asked.transactional_id
+    name = claim.transactional_id
     if name not in shard.ids and not shard.has_room(1, name_bytes(name)):
-        then(step, Given(ErrorCode.COORDINATOR_NOT_AVAILABLE))  # clients retry
+        then(step, ProducerAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE))  # clients retry
         return
     try:
-        one = _known_or_new(shard, asked.transactional_id, timeout_ms)
-        status = _initialized(shard, step, one, asked, timeout_ms)
+        one = _known_or_new(shard, claim.transactional_id, timeout_ms)
+        status = _initialized(shard, step, one, claim, timeout_ms)
     except KafkalogError as problem:
-        then(step, Given(_code_of(problem)))
+        then(step, ProducerAnswer(_code_of(problem)))
         return
     if not one.recorded and isinstance(status, ErrorCode) and one.pending is None:
         shard.forget(one)
     if isinstance(status, ErrorCode):
-        then(step, Given(status))
+        then(step, ProducerAnswer(status))
         return
 
     def settled(step: Step, error: ErrorCode) -> None:
         if error is ErrorCode.NONE:
-            then(step, Given(error, status.producer_id, status.epoch))
+            then(step, ProducerAnswer(error, status.producer_id, status.epoch))
         else:
-            then(step, Given(append_error(error)))
+            then(step, ProducerAnswer(append_error(error)))
 
     shard.write(step, one, status, settled)
 
@@ -111,17 +113,17 @@ def _known_or_new(shard: TransactionShard, name: str, timeout_ms: int) -> Transa
 
 
 def _initialized(
-    shard: TransactionShard, step: Step, one: Transaction, asked: Asked, timeout_ms: int
+    shard: TransactionShard, step: Step, one: Transaction, claim: ProducerClaim, timeout_ms: int
 ) -> Status | ErrorCode:
     """The status to write, or an immediate answer."""
     status = one.status
     if one.pending is not None or status.prepared:
         return CONCURRENT  # also to a client with the next producer id, which is not yet valid
-    wanted = None if asked.producer_id == NONE else asked.epoch
+    wanted = None if claim.producer_id == NONE else claim.epoch
     if wanted is not None and not (
         status.epoch == NONE
-        or asked.producer_id == status.producer_id
-        or (asked.producer_id == status.previous_id and is_exhausted(asked.epoch))
+        or claim.producer_id == status.producer_id
+        or (claim.producer_id == status.previous_id and is_exhausted(claim.epoch))
     ):
         return FENCED
     if status.state is State.ONGOING:
@@ -137,35 +139,35 @@ def _initialized(
 # ---- partitions ----------------------------------------------------------------------------
 
 
-def _known(shard: TransactionShard, asked: Asked) -> Transaction | ErrorCode:
+def _known(shard: TransactionShard, claim: ProducerClaim) -> Transaction | ErrorCode:
     """The transactional id of a producer that may continue with it."""
-    if not asked.transactional_id:
+    if not claim.transactional_id:
         return ErrorCode.INVALID_REQUEST
-    one = shard.ids.get(asked.transactional_id)
+    one = shard.ids.get(claim.transactional_id)
     if one is None or one.status.epoch == NONE:
         return UNMAPPED
-    if _is_next(one.status, asked):
+    if _is_next(one.status, claim):
         return one
-    if one.status.producer_id != asked.producer_id:
+    if one.status.producer_id != claim.producer_id:
         return UNMAPPED
-    return FENCED if one.status.epoch != asked.epoch else one
+    return FENCED if one.status.epoch != claim.epoch else one
 
 
-def _is_next(status: Status, asked: Asked) -> bool:
+def _is_next(status: Status, claim: ProducerClaim) -> bool:
     """True if it already got the producer id with which it continues once its end is complete."""
-    return status.prepared and status.next_id == asked.producer_id and asked.epoch == 0
+    return status.prepared and status.next_id == claim.producer_id and claim.epoch == 0
 
 
 def add_partitions(
     shard: TransactionShard,
     step: Step,
-    asked: Asked,
+    claim: ProducerClaim,
     partitions: Iterable[TopicPartition],
     version: int,
     then: Then,
 ) -> None:
     """Add partitions to a transaction; the first ones begin it."""
-    one = _known(shard, asked)
+    one = _known(shard, claim)
     if isinstance(one, ErrorCode):
         then(step, one)
         return
@@ -174,7 +176,7 @@ def add_partitions(
     if one.pending is not None or status.prepared:
         # Usually the previous end is being written: its producer need not retry.
         waiting = Waiting(
-            lambda step: add_partitions(shard, step, asked, wanted, version, then), then
+            lambda step: add_partitions(shard, step, claim, wanted, version, then), then
         )
         if not shard.park(step, one, waiting):
             then(step, CONCURRENT)
@@ -190,10 +192,10 @@ def add_partitions(
 
 
 def verify(
-    shard: TransactionShard, asked: Asked, partitions: Iterable[TopicPartition]
+    shard: TransactionShard, claim: ProducerClaim, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Check that each partition is part of the producer's open transaction."""
-    found = _known(shard, asked)
+    """True if each partition is part of the producer's open transaction."""
+    found = _known(shard, claim)
     if isinstance(found, ErrorCode):
         return dict.fromkeys(partitions, found)
     if found.status.prepared:
@@ -209,18 +211,23 @@ def verify(
 
 
 def end(
-    shard: TransactionShard, step: Step, asked: Asked, commit: bool, version: int, then: Told
+    shard: TransactionShard,
+    step: Step,
+    claim: ProducerClaim,
+    commit: bool,
+    version: int,
+    then: Respond,
 ) -> None:
     """Decide the end of a transaction; its partitions get their markers afterwards."""
-    decided = _end(shard, asked, commit, version)
+    decided = _end(shard, claim, commit, version)
     if isinstance(decided, _Early):
         # It has the epoch from the previous end: most often all its records were dropped.
         waiting = Waiting(
-            lambda step: end(shard, step, asked, commit, version, then),
-            lambda step, error: then(step, Given(error)),
+            lambda step: end(shard, step, claim, commit, version, then),
+            lambda step, error: then(step, ProducerAnswer(error)),
         )
         if not shard.park(step, decided.one, waiting):
-            then(step, Given(CONCURRENT))
+            then(step, ProducerAnswer(CONCURRENT))
         return
     if not isinstance(decided, Transaction):
         then(step, decided)
@@ -229,16 +236,16 @@ def end(
     try:
         next_id = _next_id(shard, status, version)
     except KafkalogError as problem:
-        then(step, Given(_code_of(problem)))
+        then(step, ProducerAnswer(_code_of(problem)))
         return
     after = ended(status, commit, step.wall_ms, version, next_id=next_id)
 
     def settled(step: Step, error: ErrorCode) -> None:
         if error is ErrorCode.NONE:
-            told = completed(after, step.wall_ms)
-            then(step, Given(error, told.producer_id, told.epoch))
+            ended = completed(after, step.wall_ms)
+            then(step, ProducerAnswer(error, ended.producer_id, ended.epoch))
         else:
-            then(step, Given(append_error(error)))
+            then(step, ProducerAnswer(append_error(error)))
 
     shard.write(step, one, after, settled)
 
@@ -250,55 +257,55 @@ class _Early(NamedTuple):
 
 
 def _end(
-    shard: TransactionShard, asked: Asked, commit: bool, version: int
-) -> Transaction | Given | _Early:
+    shard: TransactionShard, claim: ProducerClaim, commit: bool, version: int
+) -> Transaction | ProducerAnswer | _Early:
     """The transactional id whose transaction may end, or the answer."""
-    if not asked.transactional_id:
-        return Given(ErrorCode.INVALID_REQUEST)
-    one = shard.ids.get(asked.transactional_id)
+    if not claim.transactional_id:
+        return ProducerAnswer(ErrorCode.INVALID_REQUEST)
+    one = shard.ids.get(claim.transactional_id)
     if one is None or one.status.epoch == NONE:
-        return Given(UNMAPPED)
+        return ProducerAnswer(UNMAPPED)
     status = one.status
     raises = version >= VERSION_2
-    if raises and _is_next(status, asked):
+    if raises and _is_next(status, claim):
         return _Early(one)
     # The end that raised the epoch, requested again.
     moved = (
-        raises and asked.producer_id == status.previous_id
-        and is_exhausted(asked.epoch) and status.epoch == 0
+        raises and claim.producer_id == status.previous_id
+        and is_exhausted(claim.epoch) and status.epoch == 0
     )  # fmt: skip
     again = moved or (
-        raises and status.version >= VERSION_2 and asked.producer_id == status.producer_id
-        and asked.epoch == status.epoch - 1
+        raises and status.version >= VERSION_2 and claim.producer_id == status.producer_id
+        and claim.epoch == status.epoch - 1
     )  # fmt: skip
-    if status.producer_id != asked.producer_id and not moved:
-        return Given(UNMAPPED)
+    if status.producer_id != claim.producer_id and not moved:
+        return ProducerAnswer(UNMAPPED)
     if raises:
         retried = status.prepared or status.state in COMPLETE
-        valid = asked.epoch == status.epoch or (again and retried)
+        valid = claim.epoch == status.epoch or (again and retried)
     else:
-        valid = asked.epoch == status.epoch
+        valid = claim.epoch == status.epoch
     if not valid:
-        return Given(FENCED)
+        return ProducerAnswer(FENCED)
     if raises and not again and (status.prepared or one.pending is not None):
         return _Early(one)  # Kafka gives it a retriable error
     if one.pending is not None:
-        return Given(CONCURRENT)
+        return ProducerAnswer(CONCURRENT)
     if status.state is State.ONGOING:
         return one
     if raises and not again:
         # Nothing was written since the last end: an abort is allowed nevertheless.
-        return Given(ErrorCode.INVALID_TXN_STATE) if commit else one
+        return ProducerAnswer(ErrorCode.INVALID_TXN_STATE) if commit else one
     return _end_again(status, commit)
 
 
-def _end_again(status: Status, commit: bool) -> Given:
+def _end_again(status: Status, commit: bool) -> ProducerAnswer:
     """The answer to a repeated EndTxn, or to one without a transaction."""
     if status.state is State.EMPTY or status.commits != commit:
-        return Given(ErrorCode.INVALID_TXN_STATE)
+        return ProducerAnswer(ErrorCode.INVALID_TXN_STATE)
     if status.prepared:
-        return Given(CONCURRENT)
-    return Given(ErrorCode.NONE, status.producer_id, status.epoch)
+        return ProducerAnswer(CONCURRENT)
+    return ProducerAnswer(ErrorCode.NONE, status.producer_id, status.epoch)
 
 
 def fence(shard: TransactionShard, step: Step, one: Transaction) -> None:

@@ -34,13 +34,13 @@ Then = Callable[["Step", ErrorCode], None]
 
 class Marker(NamedTuple):
     """An effect of a step: write the end of a transaction to one of its partitions, and pass the
-    outcome to TransactionCore.marked."""
+    outcome to TransactionCoordinatorState.marked."""
 
     shard: int
     """The partition of __transaction_state that it comes from."""
     life: int
     """Which of this partition's successive shards sent it; outcomes for earlier ones do not count,
-    see TransactionCore.marked."""
+    see TransactionCoordinatorState.marked."""
     transactional_id: str
     where: TopicPartition
     producer_id: int
@@ -113,11 +113,11 @@ class TransactionShard(Shard):
         REQUEST_TIMED_OUT if it is not known in time.  A late change is still valid."""
 
         def settle(step: Step, error: ErrorCode) -> None:
-            told = partial(then, step, error)
+            status_sent = partial(then, step, error)
             if error is ErrorCode.REQUEST_TIMED_OUT:
-                told()
+                status_sent()
             else:
-                all_of([partial(self._settled, step, one, status, error), told])
+                all_of([partial(self._settled, step, one, status, error), status_sent])
 
         def late(step: Step, error: ErrorCode) -> None:
             self._settled(step, one, status, error)

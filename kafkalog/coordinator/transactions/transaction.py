@@ -151,16 +151,16 @@ def is_exhausted(epoch: int) -> bool:
     return epoch >= EPOCH_MAX - 1
 
 
-def initialized(status: Status, timeout_ms: int, now_ms: int, asked: int | None) -> Status | None:
+def initialized(status: Status, timeout_ms: int, now_ms: int, claim: int | None) -> Status | None:
     """After InitProducerId from a producer that sent its epoch (None: it sent none).
 
     Returns None if it was fenced.
     """
     epoch, last = status.epoch + 1, NONE
-    if asked is not None:
-        if status.epoch == NONE or asked == status.epoch:
+    if claim is not None:
+        if status.epoch == NONE or claim == status.epoch:
             last = status.epoch
-        elif asked == status.last_epoch:
+        elif claim == status.last_epoch:
             epoch, last = status.epoch, status.last_epoch  # it never got the answer
         else:
             return None
@@ -170,11 +170,11 @@ def initialized(status: Status, timeout_ms: int, now_ms: int, asked: int | None)
     )  # fmt: skip
 
 
-def rotated(status: Status, new_id: int, timeout_ms: int, now_ms: int, asked: int | None) -> Status:
+def rotated(status: Status, new_id: int, timeout_ms: int, now_ms: int, claim: int | None) -> Status:
     """The same with a new producer id, since the epochs of the old one are used up."""
     return status._replace(
         producer_id=new_id, previous_id=status.producer_id, next_id=NONE, epoch=0,
-        last_epoch=NONE if asked is None else status.epoch, timeout_ms=timeout_ms,
+        last_epoch=NONE if claim is None else status.epoch, timeout_ms=timeout_ms,
         state=State.EMPTY, partitions=frozenset(), start_ms=-1, updated_ms=now_ms,
     )  # fmt: skip
 

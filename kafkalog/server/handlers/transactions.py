@@ -8,7 +8,7 @@ from typing import Any
 from kafkalog.coordinator.groups.offsets import TXN_IDS_VERSION
 from kafkalog.coordinator.step import Producer, Step
 from kafkalog.coordinator.transactions.core import Results
-from kafkalog.coordinator.transactions.requests import Asked
+from kafkalog.coordinator.transactions.requests import ProducerClaim
 from kafkalog.server.failures import code_of, handler_failed
 from kafkalog.server.handlers.common import call_of
 from kafkalog.server.handlers.writers import as_writer
@@ -89,7 +89,7 @@ def txn_offset_commit(node: Node, request: Request) -> None:
         _refuse(node, request, ErrorCode.INVALID_GROUP_ID)
         return
     internal_topic(node, OFFSETS_TOPIC)
-    identity = Asked(body.transactional_id, body.producer_id, body.producer_epoch)
+    identity = ProducerClaim(body.transactional_id, body.producer_id, body.producer_epoch)
     where = offsets_partition(body.group_id, node.partitions.count(OFFSETS_TOPIC))
     if where is None:
         _refuse(node, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)

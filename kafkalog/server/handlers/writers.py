@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from kafkalog._native import lib
 from kafkalog.coordinator.step import Step
 from kafkalog.coordinator.transactions.core import Results
-from kafkalog.coordinator.transactions.requests import Asked
+from kafkalog.coordinator.transactions.requests import ProducerClaim
 from kafkalog.errors import InvalidTxnState, KafkalogError, NotLeaderOrFollower
 from kafkalog.server.failures import handler_failed
 from kafkalog.server.network.reactor import Appended
@@ -169,8 +169,8 @@ class _Questions:
         self._verdicts: Verdicts = {}
         self._left = len(writes)
 
-    def _identity(self, one: Writes) -> Asked:
-        return Asked(self._request.body.transactional_id, one.producer_id, one.epoch)
+    def _identity(self, one: Writes) -> ProducerClaim:
+        return ProducerClaim(self._request.body.transactional_id, one.producer_id, one.epoch)
 
     def _permission(self, one: Writes, *, remote: bool) -> Permission:
         guards = self._node.guards

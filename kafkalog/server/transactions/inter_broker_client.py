@@ -23,7 +23,7 @@ from kafkalog.wire.error_codes import ErrorCode
 if TYPE_CHECKING:
     from kafkalog.coordinator.step import Producer
     from kafkalog.coordinator.transactions.core import Results
-    from kafkalog.coordinator.transactions.requests import Asked
+    from kafkalog.coordinator.transactions.requests import ProducerClaim
     from kafkalog.replication.membership import Membership
 
 __all__ = ["InterBrokerClient", "outcome_in", "question", "results_of"]
@@ -149,7 +149,7 @@ def _code(number: int) -> ErrorCode:
 
 
 def question(
-    identity: Asked, partitions: Collection[TopicPartition], joins: bool
+    identity: ProducerClaim, partitions: Collection[TopicPartition], joins: bool
 ) -> dict[str, Any]:
     """The fields of AddPartitionsToTxn: whether a producer may write to these, which join its
     transaction if `joins`."""
@@ -231,9 +231,13 @@ class InterBrokerClient:
     # ---- requests ------------------------------------------------------------------------------
 
     def allow(
-        self, broker: int, identity: Asked, partitions: Collection[TopicPartition], joins: bool,
+        self,
+        broker: int,
+        identity: ProducerClaim,
+        partitions: Collection[TopicPartition],
+        joins: bool,
         then: Callable[[Results], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Ask whether a producer may write to these, which join its transaction if `joins`."""
         self._ask(
             broker, apis.ADD_PARTITIONS_TO_TXN, question(identity, partitions, joins),

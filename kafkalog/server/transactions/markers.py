@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from kafkalog.coordinator.groups.core import GroupCore
+from kafkalog.coordinator.groups.core import GroupCoordinatorState
 from kafkalog.coordinator.step import Producer
 from kafkalog.coordinator.thread import Coordinator
 from kafkalog.errors import Closed, NotFound, UnknownTopicOrPartition
@@ -45,7 +45,7 @@ class Markers:
         self,
         partitions: Partitions,
         appends: Appends,
-        groups: Coordinator[GroupCore],
+        groups: Coordinator[GroupCoordinatorState],
         guards: Guards,
         name: str,
         others: InterBrokerClient | None = None,

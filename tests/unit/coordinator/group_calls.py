@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from kafkalog.config.group import GroupConfig
-from kafkalog.coordinator.groups.core import GroupCore
+from kafkalog.coordinator.groups.core import GroupCoordinatorState
 from kafkalog.coordinator.groups.offsets import Known
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -27,7 +27,7 @@ def config(**settings: int) -> GroupConfig:
     return GroupConfig({name.replace("_", "."): value for name, value in settings.items()})
 
 
-class Desk(Bench[GroupCore]):
+class Desk(Bench[GroupCoordinatorState]):
     """One coordinator of groups, its journal and its clock."""
 
     def __init__(
@@ -46,10 +46,10 @@ class Desk(Bench[GroupCore]):
         self._random = random.Random(seed)
         super().__init__(journal, partitions)
 
-    def new_core(self) -> GroupCore:
+    def new_core(self) -> GroupCoordinatorState:
         rng = self._random
         known = Known(self._count, self.id_of, lambda topic_id: self.names.get(topic_id))
-        return GroupCore(self.settings, lambda: f"{rng.getrandbits(48):012x}", known)
+        return GroupCoordinatorState(self.settings, lambda: f"{rng.getrandbits(48):012x}", known)
 
     def _count(self, topic: str) -> int:
         return 1000 if self.topics is None else self.topics.get(topic, 0)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Generic, TypeVar
 
-from kafkalog.coordinator.core import Append, Core
+from kafkalog.coordinator.core import Append, CoordinatorState
 from kafkalog.coordinator.step import Call, Step
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
@@ -23,7 +23,7 @@ from tests.unit.coordinator.virtual_core import HOST, WALL_MS, MemoryJournal, Re
 
 __all__ = ["Faults", "Patience", "World"]
 
-C = TypeVar("C", bound=Core[Any])
+C = TypeVar("C", bound=CoordinatorState[Any])
 
 
 @dataclass

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafkalog.coordinator.groups.core import GroupCore
+from kafkalog.coordinator.groups.core import GroupCoordinatorState
 from kafkalog.coordinator.groups.group import Group, State
 from kafkalog.simulate.world import Violated
 from kafkalog.wire import apis
@@ -65,10 +65,12 @@ class Faults(simulated_world.Faults):
     busy: float = drawn(0, 0.1)
 
 
-class GroupWorld(World[GroupCore]):
+class GroupWorld(World[GroupCoordinatorState]):
     """A world that records members' assignments and acknowledged commits."""
 
-    def __init__(self, seed: int, core: Callable[..., GroupCore] = GroupCore) -> None:
+    def __init__(
+        self, seed: int, core: Callable[..., GroupCoordinatorState] = GroupCoordinatorState
+    ) -> None:
         super().__init__(seed, PATIENCE, APPEND_ERRORS)
         self.make_core = core
         self.told: dict[int, dict[str, frozenset[int]]] = {}
@@ -82,7 +84,7 @@ class GroupWorld(World[GroupCore]):
         self.offset = 0
         self.restart()
 
-    def new_core(self) -> GroupCore:
+    def new_core(self) -> GroupCoordinatorState:
         rng = self.rng
         return self.make_core(SETTINGS, lambda: f"{rng.getrandbits(32):08x}")
 
@@ -130,7 +132,7 @@ class GroupWorld(World[GroupCore]):
         group = self.core.shards[0].groups.get(GROUP)
         if group is None or group.writing or group.commits or group.state is not State.STABLE:
             return
-        other = GroupCore(SETTINGS, str)
+        other = GroupCoordinatorState(SETTINGS, str)
         shard = other.new_shard(0, 0)
         other.load(shard, self.journal.read(0), self.wall_ms)
         loaded = self.picture(shard.groups.get(GROUP))

@@ -29,8 +29,8 @@ from functools import partial
 from typing import Any
 
 from kafkalog.coordinator.step import Call, Step
-from kafkalog.coordinator.transactions.core import Results, TransactionCore
-from kafkalog.coordinator.transactions.requests import Asked
+from kafkalog.coordinator.transactions.core import Results, TransactionCoordinatorState
+from kafkalog.coordinator.transactions.requests import ProducerClaim
 from kafkalog.coordinator.transactions.shard import Marker, Outside
 from kafkalog.coordinator.transactions.transaction import State
 from kafkalog.server.transactions.inter_broker_client import question, results_of
@@ -105,7 +105,11 @@ class NodesWorld(TransactionWorld):
     kind_of_faults = NodesFaults
     faulty_ms = 60_000
 
-    def __init__(self, seed: int, core: Callable[..., TransactionCore] = TransactionCore) -> None:
+    def __init__(
+        self,
+        seed: int,
+        core: Callable[..., TransactionCoordinatorState] = TransactionCoordinatorState,
+    ) -> None:
         self.nodes = [Node(number) for number in range(NODES)]
         self.home = self.home_before = 0
         super().__init__(seed, core)
@@ -261,7 +265,7 @@ class NodesWorld(TransactionWorld):
         if self.rng.random() >= self.faults.lost:
             self.later(self.rng.randint(0, ANSWER_MS) if slow else self.travel_ms(), event)
 
-    def new_core(self) -> TransactionCore:
+    def new_core(self) -> TransactionCoordinatorState:
         def partitions(_topic: str) -> int:
             return len(self.nodes[self.home].leaders)
 
@@ -361,7 +365,7 @@ class _Write:
         if world.parts[where].is_open(self.identity):
             self._append(None)
             return
-        asked, joins = Asked(self.producer.name, *self.identity), self.producer.version == 2
+        asked, joins = ProducerClaim(self.producer.name, *self.identity), self.producer.version == 2
         life, home = node.coordinator
         self.permission = Permission(
             node.guards, [where], *self.identity, remote=home != node.number
@@ -372,7 +376,7 @@ class _Write:
         fields = question(asked, [where], joins)
         world.ask(partial(self._arrive, life, fields), self._heard)
 
-    def _ask_here(self, asked: Asked, joins: bool) -> None:
+    def _ask_here(self, asked: ProducerClaim, joins: bool) -> None:
         world, where = self.world, self.where
 
         def event(step: Step) -> None:

@@ -20,9 +20,9 @@ from itertools import count
 from typing import Any
 
 from kafkalog.coordinator.step import Step
-from kafkalog.coordinator.transactions.core import Results, TransactionCore
+from kafkalog.coordinator.transactions.core import Results, TransactionCoordinatorState
 from kafkalog.coordinator.transactions.records import status_record
-from kafkalog.coordinator.transactions.requests import Asked
+from kafkalog.coordinator.transactions.requests import ProducerClaim
 from kafkalog.coordinator.transactions.shard import Marker, Outside
 from kafkalog.coordinator.transactions.transaction import EPOCH_MAX, Status
 from kafkalog.server.transactions.write_guards import Guard, Guards
@@ -72,14 +72,18 @@ class Faults(simulated_world.Faults):
     dies: float = drawn(0, 0.02, 0.1)
 
 
-class TransactionWorld(World[TransactionCore]):
+class TransactionWorld(World[TransactionCoordinatorState]):
     """A world with partitions to write to, and a record of the producers' answers."""
 
     kind_of_faults: type[Faults] = Faults
     faulty_ms = FAULTY_MS
     """How long a run has faults."""
 
-    def __init__(self, seed: int, core: Callable[..., TransactionCore] = TransactionCore) -> None:
+    def __init__(
+        self,
+        seed: int,
+        core: Callable[..., TransactionCoordinatorState] = TransactionCoordinatorState,
+    ) -> None:
         super().__init__(seed, PATIENCE, APPEND_ERRORS)
         self.make_core = core
         self.ids = count(1000)
@@ -103,7 +107,7 @@ class TransactionWorld(World[TransactionCore]):
                 self.journal.put(0, [status_record(name, before, self.level)])
         self.restart()
 
-    def new_core(self) -> TransactionCore:
+    def new_core(self) -> TransactionCoordinatorState:
         outside = Outside(
             lambda: next(self.ids), lambda _topic: PARTITIONS, lambda _group: None,
             lambda: self.level,
@@ -140,7 +144,7 @@ class TransactionWorld(World[TransactionCore]):
             if self.parts[where].is_open(identity):
                 answered(self._written(producer, identity, where, sequence, tag))
                 return
-            asked = Asked(producer.name, *identity)
+            asked = ProducerClaim(producer.name, *identity)
 
             def allowed(_: Step, results: Results) -> None:
                 if results[where] is not OK:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalog.coordinator.core import LOAD_AGAIN_MS
-from kafkalog.coordinator.groups.core import GroupCore
+from kafkalog.coordinator.groups.core import GroupCoordinatorState
 from kafkalog.coordinator.step import Step
 from kafkalog.wire.error_codes import ErrorCode
 from tests.unit.coordinator.group_calls import config
@@ -14,9 +14,9 @@ LOADING, GONE = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATO
 
 
 @pytest.fixture
-def core() -> GroupCore:
+def core() -> GroupCoordinatorState:
     """A core that reads partition 0, the only one, in epoch 5."""
-    made = GroupCore(config(), lambda: "id")
+    made = GroupCoordinatorState(config(), lambda: "id")
     made.begin_load(0, 1, 5)
     return made
 
@@ -26,11 +26,13 @@ def step() -> Step:
     return Step(0, 0)
 
 
-def answer(core: GroupCore) -> ErrorCode:
+def answer(core: GroupCoordinatorState) -> ErrorCode:
     return core.where("g")[1]
 
 
-def test_a_look_before_the_lead_is_made_again_once_it_leads(core: GroupCore, step: Step) -> None:
+def test_a_look_before_the_lead_is_made_again_once_it_leads(
+    core: GroupCoordinatorState, step: Step
+) -> None:
     """And it is not read by the timer again; leading in another epoch has no effect."""
     core.not_loaded(0, 5, step)
     for epoch in (4, 6):
@@ -43,7 +45,9 @@ def test_a_look_before_the_lead_is_made_again_once_it_leads(core: GroupCore, ste
     assert (step.loads, len(core.timers)) == ([(0, 5)], 0), "once"
 
 
-def test_a_lead_that_begins_before_the_refusal_is_heard(core: GroupCore, step: Step) -> None:
+def test_a_lead_that_begins_before_the_refusal_is_heard(
+    core: GroupCoordinatorState, step: Step
+) -> None:
     """The read may have begun before: it is repeated once, and again only after a wait."""
     core.leads(0, 5, step)
     assert step.loads == []
@@ -56,7 +60,7 @@ def test_a_lead_that_begins_before_the_refusal_is_heard(core: GroupCore, step: S
     assert core.timers.next_ms() == LOAD_AGAIN_MS
 
 
-def test_a_loaded_partition_is_not_loaded_again(core: GroupCore, step: Step) -> None:
+def test_a_loaded_partition_is_not_loaded_again(core: GroupCoordinatorState, step: Step) -> None:
     core.leads(0, 5, step)
     core.end_load(core.new_shard(0, 5), step)
     core.leads(0, 5, step)
@@ -64,7 +68,7 @@ def test_a_loaded_partition_is_not_loaded_again(core: GroupCore, step: Step) -> 
     assert (step.loads, answer(core)) == ([], ErrorCode.NONE)
 
 
-def test_a_lead_on_when_it_is_time_to_read_again(core: GroupCore, step: Step) -> None:
+def test_a_lead_on_when_it_is_time_to_read_again(core: GroupCoordinatorState, step: Step) -> None:
     """Both in one step: it is read once, in the later epoch."""
     core.not_loaded(0, 5, step)
     step.now_ms = LOAD_AGAIN_MS
@@ -74,7 +78,9 @@ def test_a_lead_on_when_it_is_time_to_read_again(core: GroupCore, step: Step) ->
 
 
 @pytest.mark.parametrize("again", ["leads", "lead_on"])
-def test_a_partition_lost_in_the_step_of_its_load(core: GroupCore, step: Step, again: str) -> None:
+def test_a_partition_lost_in_the_step_of_its_load(
+    core: GroupCoordinatorState, step: Step, again: str
+) -> None:
     """It is not read, and later steps treat it as not here."""
     core.not_loaded(0, 5, step)
     getattr(core, again)(0, 5, step)

@@ -17,7 +17,7 @@ from kafkalog import errors
 from kafkalog.clock import ManualClock, SystemClock
 from kafkalog.coordinator import partitions
 from kafkalog.coordinator.core import LOAD_AGAIN_MS
-from kafkalog.coordinator.groups.core import SERVED, GroupCore
+from kafkalog.coordinator.groups.core import SERVED, GroupCoordinatorState
 from kafkalog.coordinator.groups.records import _cached_offset_key, offset_key
 from kafkalog.coordinator.journal import JournalBatch, journal_batches
 from kafkalog.coordinator.partitions import CACHED_CHARACTERS_MAX, java_hash, partition_for
@@ -34,7 +34,7 @@ from tests.unit.coordinator.test_states import codes
 from tests.unit.coordinator.virtual_core import EPOCH, HOST, MemoryJournal, Reply
 
 Wait = Callable[..., None]
-Groups = Coordinator[GroupCore]
+Groups = Coordinator[GroupCoordinatorState]
 
 
 def new_id() -> str:
@@ -141,7 +141,7 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-class Brought(Coordinator[GroupCore]):
+class Brought(Coordinator[GroupCoordinatorState]):
     """The submitting thread does the request if no other thread is at work, as in a broker."""
 
     def submit(self, api: Api, request: Call, *, here: bool = True) -> None:
@@ -155,7 +155,7 @@ KINDS = pytest.mark.parametrize("kind", [Coordinator, Brought])
 def coordinator(
     request: pytest.FixtureRequest, journal: SlowJournal, clock: ManualClock
 ) -> Iterator[Groups]:
-    made = request.param(GroupCore(config(), new_id), journal, clock, name="group")
+    made = request.param(GroupCoordinatorState(config(), new_id), journal, clock, name="group")
     made.start()
     yield made
     journal.gate.set()
@@ -447,7 +447,7 @@ def test_an_error_of_ours_is_an_answer(
 def test_requests_from_many_threads(kind: type[Groups], wait_until: Wait) -> None:
     """On the real clock, each request is answered and written."""
     store = MemoryJournal()
-    coordinator = kind(GroupCore(config(), new_id), store, SystemClock(), name="group")
+    coordinator = kind(GroupCoordinatorState(config(), new_id), store, SystemClock(), name="group")
     coordinator.start()
     coordinator.load(dict.fromkeys(range(4), EPOCH), 4)
     wait_until(lambda: state(coordinator, wait_until) == 0, "loaded")
@@ -472,7 +472,7 @@ def test_requests_from_many_threads(kind: type[Groups], wait_until: Wait) -> Non
 def brought(clock: ManualClock, wait_until: Wait) -> Iterator[tuple[Groups, SlowJournal]]:
     """A coordinator whose journal completes an append when the test says so."""
     journal = SlowJournal()
-    made = Brought(GroupCore(config(), new_id), journal, clock, name="group")
+    made = Brought(GroupCoordinatorState(config(), new_id), journal, clock, name="group")
     made.start()
     loaded(made, wait_until)
     yield made, journal

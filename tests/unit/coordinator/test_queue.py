@@ -7,7 +7,7 @@ import threading
 from functools import partial
 
 from kafkalog.clock import SystemClock
-from kafkalog.coordinator.groups.core import GroupCore
+from kafkalog.coordinator.groups.core import GroupCoordinatorState
 from kafkalog.coordinator.step import Step
 from kafkalog.coordinator.thread import QUEUED_BYTES_MAX
 from tests.support.waiting import LIMIT_S
@@ -18,7 +18,9 @@ from tests.unit.coordinator.test_parts import KINDS, Groups, SlowJournal, Wait, 
 @KINDS
 def test_requests_of_many_bytes_wait_to_be_queued(kind: type[Groups], wait_until: Wait) -> None:
     """Those of the round in progress count too, until it is over."""
-    coordinator = kind(GroupCore(config(), new_id), SlowJournal(), SystemClock(), name="group")
+    coordinator = kind(
+        GroupCoordinatorState(config(), new_id), SlowJournal(), SystemClock(), name="group"
+    )
     size, brought, ran = QUEUED_BYTES_MAX // 4, list[int](), list[int]()
     at_work, go_on = queue.Queue[int](), threading.Semaphore(0)
 
@@ -50,7 +52,9 @@ def test_requests_of_many_bytes_wait_to_be_queued(kind: type[Groups], wait_until
 
 @KINDS
 def test_a_request_larger_than_the_queue_has_its_turn(kind: type[Groups]) -> None:
-    coordinator = kind(GroupCore(config(), new_id), SlowJournal(), SystemClock(), name="group")
+    coordinator = kind(
+        GroupCoordinatorState(config(), new_id), SlowJournal(), SystemClock(), name="group"
+    )
     coordinator.start()
     ran = threading.Event()
     assert coordinator.ask(lambda _step: ran.set(), 2 * QUEUED_BYTES_MAX)

@@ -94,9 +94,9 @@ def forgets_who_waits(patch: pytest.MonkeyPatch) -> None:
 
 def takes_failures_for_success(patch: pytest.MonkeyPatch) -> None:
     """A failed append counts as successful."""
-    settled = core.GroupCore.settled
+    settled = core.GroupCoordinatorState.settled
     patch.setattr(
-        core.GroupCore, "settled", lambda self, number, _e, step: settled(
+        core.GroupCoordinatorState, "settled", lambda self, number, _e, step: settled(
             self, number, ErrorCode.NONE, step)
     )  # fmt: skip
 
@@ -116,7 +116,7 @@ def loses_commits_on_deletion(patch: pytest.MonkeyPatch) -> None:
     """The check for expired offsets removes all offsets of an empty group."""
     patch.setattr(offsets, "expired", lambda group, *_: list(group.known_offsets()))
     again = "_look_for_expired"
-    patch.setattr(core.GroupCore, again, lambda self, partition, step: self.timers.set(
+    patch.setattr(core.GroupCoordinatorState, again, lambda self, partition, step: self.timers.set(
         ("retention", partition, "", ""), step.now_ms + 5_000))  # fmt: skip
 
 

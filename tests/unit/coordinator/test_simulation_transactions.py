@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kafkalog.coordinator.transactions import loader, requests
-from kafkalog.coordinator.transactions.core import TransactionCore
+from kafkalog.coordinator.transactions.core import TransactionCoordinatorState
 from kafkalog.coordinator.transactions.transaction import Status
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.simulated import finds, runs
@@ -64,16 +64,16 @@ def test_needless_refusals_are_found(
 
 def takes_failures_for_success(patch: pytest.MonkeyPatch) -> None:
     """A failed append counts as successful."""
-    settled = TransactionCore.settled
+    settled = TransactionCoordinatorState.settled
     patch.setattr(
-        TransactionCore, "settled", lambda self, number, _e, step: settled(
+        TransactionCoordinatorState, "settled", lambda self, number, _e, step: settled(
             self, number, ErrorCode.NONE, step)
     )  # fmt: skip
 
 
 def never_looks_for_late_ones(patch: pytest.MonkeyPatch) -> None:
     """Transactions have no timeout."""
-    patch.setattr(TransactionCore, "_abort_late", staticmethod(lambda *_: None))
+    patch.setattr(TransactionCoordinatorState, "_abort_late", staticmethod(lambda *_: None))
 
 
 def forgets_what_was_decided(patch: pytest.MonkeyPatch) -> None:
@@ -83,9 +83,9 @@ def forgets_what_was_decided(patch: pytest.MonkeyPatch) -> None:
 
 def sends_markers_once(patch: pytest.MonkeyPatch) -> None:
     """A failed marker counts as written."""
-    marked = TransactionCore.marked
+    marked = TransactionCoordinatorState.marked
     patch.setattr(
-        TransactionCore, "marked", lambda self, marker, _e, step: marked(
+        TransactionCoordinatorState, "marked", lambda self, marker, _e, step: marked(
             self, marker, ErrorCode.NONE, step)
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any
 
 from kafkalog.config.transaction import TransactionConfig
-from kafkalog.coordinator.transactions.core import TransactionCore
+from kafkalog.coordinator.transactions.core import TransactionCoordinatorState
 from kafkalog.coordinator.transactions.shard import Marker, Outside
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
@@ -27,7 +27,7 @@ def settings(**given: int) -> TransactionConfig:
     return TransactionConfig({name.replace("_", "."): value for name, value in given.items()})
 
 
-class Office(Bench[TransactionCore]):
+class Office(Bench[TransactionCoordinatorState]):
     """One coordinator of transactions, its journal, its partitions and its clock."""
 
     def __init__(
@@ -46,14 +46,14 @@ class Office(Bench[TransactionCore]):
         """Outcomes of the next markers; empty: all succeed."""
         super().__init__(journal, partitions)
 
-    def new_core(self) -> TransactionCore:
+    def new_core(self) -> TransactionCoordinatorState:
         outside = Outside(
             lambda: next(self.ids),
             lambda topic: self.topics[topic],
             lambda _group: OFFSETS,
             lambda: self.level,
         )
-        return TransactionCore(self.config, outside)
+        return TransactionCoordinatorState(self.config, outside)
 
     def effect(self, effect: Marker) -> None:
         if self.waiting is not None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from kafkalog.coordinator.core import Append, Core
+from kafkalog.coordinator.core import Append, CoordinatorState
 from kafkalog.coordinator.journal import JournalBatch, StoredRecord
 from kafkalog.coordinator.step import Call, JournalRecord, Producer, Step, all_of
 from kafkalog.wire.api import Api
@@ -102,7 +102,7 @@ class Reply:
         return ErrorCode(self.body.error_code)
 
 
-C = TypeVar("C", bound=Core[Any])
+C = TypeVar("C", bound=CoordinatorState[Any])
 
 
 class Bench(Generic[C]):

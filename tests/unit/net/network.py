@@ -9,8 +9,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from kafkalog.server.network.taken import Taken
-
 from kafkalog.config.server import ServerConfig
 from kafkalog.server.network.raw_request import RawRequest
 from kafkalog.server.network.reactor import Reactor

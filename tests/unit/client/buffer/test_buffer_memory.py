@@ -173,9 +173,9 @@ class Filled:
         waiting, intake = self.waiting, self.waiting.intakes["t"]
         waiting.room(intake, 0, 100, 0.0, waiting.turn)
         assert _send(intake.native, value, None, 1, 0, None) is not None
-        lane = waiting.lane(intake, 0)
-        waiting.close(lane)
-        made = lane.ready.popleft()
+        queue = waiting.queue(intake, 0)
+        waiting.close(queue)
+        made = queue.ready.popleft()
         made.data = _seal(made.memory, None, -1, -1, -1, 0)
         return made
 

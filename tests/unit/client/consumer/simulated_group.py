@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID
 
-from kafkalog.coordinator.groups.core import GroupCore
+from kafkalog.coordinator.groups.core import GroupCoordinatorState
 from kafkalog.coordinator.groups.group import Group
 from kafkalog.coordinator.groups.offsets import Known
 from kafkalog.coordinator.step import Call, Producer
@@ -176,7 +176,7 @@ def _rows(fields: dict[str, Any], body: Any) -> dict[TopicPartition, int]:
     }
 
 
-class GroupWorld(World[GroupCore]):
+class GroupWorld(World[GroupCoordinatorState]):
     """Time, the coordinator, its journal, the network, the topics."""
 
     def __init__(self, seed: int) -> None:
@@ -192,10 +192,10 @@ class GroupWorld(World[GroupCore]):
         self._ids: dict[str, UUID] = {}
         self.restart()
 
-    def new_core(self) -> GroupCore:
+    def new_core(self) -> GroupCoordinatorState:
         rng = self.rng
         known = Known(lambda name: self.topics.get(name, 0), self._id_of, self._name_of)
-        return GroupCore(SETTINGS, lambda: f"{rng.getrandbits(32):08x}", known)
+        return GroupCoordinatorState(SETTINGS, lambda: f"{rng.getrandbits(32):08x}", known)
 
     def _id_of(self, name: str) -> UUID:
         if name not in self.topics:

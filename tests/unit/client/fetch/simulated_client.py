@@ -9,8 +9,8 @@ from uuid import UUID
 
 from kafkalog import errors
 from kafkalog.client.fetch import sessions
-from kafkalog.client.fetch.core import Asked, Core, Lost
-from kafkalog.client.fetch.epochs import Epochs, Place
+from kafkalog.client.fetch.core import FetchState, Lost, PendingFetch
+from kafkalog.client.fetch.epochs import Epochs, FetchPosition
 from kafkalog.client.fetch.fetched import Ends, FetchOptions
 from kafkalog.client.fetch.reading import Reading
 from kafkalog.client.link.failures import failure, passing
@@ -47,7 +47,7 @@ class Client:
             out_of_range=rng.choice(["earliest", "latest", "error"]),
             rack=rng.choice(["", "near"]), sessions=rng.random() < 0.85,
         )  # fmt: skip
-        self.core = Core(self.known, {}, self.options, TEMPO)
+        self.core = FetchState(self.known, {}, self.options, TEMPO)
         self.reading = Reading(self)  # type: ignore[arg-type]
         self.assigned: set[TopicPartition] = set()
         self.paused: set[TopicPartition] = set()
@@ -79,7 +79,7 @@ class Client:
         return self.core.epochs
 
     def seek(self, tp: TopicPartition, offset: int, epoch: int = -1) -> None:
-        self.core.seek(tp, Place(offset, epoch))
+        self.core.seek(tp, FetchPosition(offset, epoch))
 
     # ---- the program -----------------------------------------------------------------------
 
@@ -211,15 +211,15 @@ class Client:
             raise failed
         self.known.forget()
 
-    def _judge(self, asked: int) -> None:
-        """Check what the answer to a request sent at `asked` has led to."""
+    def _judge(self, pending: int) -> None:
+        """Check what the answer to a request sent at `pending` has led to."""
         warnings, self.core.warnings = self.core.warnings, []
         for text in warnings:
             self.world.note(text)
-            self.judge.announced(text, asked)
+            self.judge.announced(text, pending)
         found = self.core.take()
         for one in found:
-            self.judge.fetched(one, asked)
+            self.judge.fetched(one, pending)
         self.reading.add(found)
         self.found += len(found)
 
@@ -237,11 +237,11 @@ class Client:
                 gone = errors.PeerGone(f"node {node}: nobody listens")
                 core.node_failed(node, gone, partitions, world.now_s)
                 continue
-            asked = core.ask(node, partitions, True, world.now_s)
-            if asked is not None:
-                self._post(node, asked)
+            pending = core.ask(node, partitions, True, world.now_s)
+            if pending is not None:
+                self._post(node, pending)
         problem = core.take_trouble()
-        if problem is not None and not core.asked:
+        if problem is not None and not core.pending:
             raise problem
 
     def _find(self, unknown: list[TopicPartition]) -> None:
@@ -281,23 +281,23 @@ class Client:
             if leader in self.resetting:
                 continue
             self.resetting[leader] = some
-            asked = self.judge.now()
+            pending = self.judge.now()
             if leader == NO_NODE:
                 self.inbox.append(lambda to=leader: self._no_starts(to))  # type: ignore[misc]
                 continue
             epochs = {
                 tp: self.known.topics[tp.topic].partitions[tp.partition].leader_epoch for tp in some
             }
-            self._ask_starts(leader, epochs, asked)
+            self._ask_starts(leader, epochs, pending)
 
-    def _ask_starts(self, leader: int, epochs: dict[TopicPartition, int], asked: int) -> None:
+    def _ask_starts(self, leader: int, epochs: dict[TopicPartition, int], pending: int) -> None:
         world, where = self.world, self.options.out_of_range
         node = world.nodes[leader]
 
         def there() -> None:
             found = {tp: node.offset(tp, epoch, where) for tp, epoch in epochs.items()}
             if node.up and not world.chance(world.faults.lost):
-                take = lambda: self._got_starts(leader, found, asked)  # noqa: E731
+                take = lambda: self._got_starts(leader, found, pending)  # noqa: E731
                 world.later(world.travel_ms(), lambda: self.inbox.append(take))
             else:
                 take = lambda: self._no_starts(leader)  # noqa: E731
@@ -311,7 +311,7 @@ class Client:
         self.core.reset_failed(some, why, self.world.now_s)
 
     def _got_starts(
-        self, leader: int, found: dict[TopicPartition, tuple[int, int, int]], asked: int
+        self, leader: int, found: dict[TopicPartition, tuple[int, int, int]], pending: int
     ) -> None:
         some = self.resetting.pop(leader)
         codes = [code for code, _, _ in found.values() if code]
@@ -322,7 +322,7 @@ class Client:
         for tp, lost in some.items():
             _, offset, epoch = found[tp]
             if self.options.out_of_range != "error":
-                self.core.reset(tp, lost, Place(offset, epoch))
+                self.core.reset(tp, lost, FetchPosition(offset, epoch))
             elif self.core.lost.get(tp) == lost:
                 text = f"{tp.topic}-{tp.partition}: {lost.why}, wanted {offset} on"
                 self.judge.lost(tp, lost.why)
@@ -330,19 +330,19 @@ class Client:
                     self.core.reset_failed({tp: lost}, errors.OffsetOutOfRange(text), 0.0)
                 except errors.OffsetOutOfRange as problem:
                     self.core.problem = self.core.problem or problem
-        self._judge(asked)
+        self._judge(pending)
 
     # ---- requests ------------------------------------------------------------------------
 
-    def _post(self, node: int, asked: Asked) -> None:
-        world, said = self.world, asked.said
+    def _post(self, node: int, pending: PendingFetch) -> None:
+        world, request = self.world, pending.request
         flight = world.flights[node] = Flight(node, self.judge.now(), self._arrives)
-        self.core.sent(node, asked, world.now_s)
-        if isinstance(said, dict):
-            fields = self.core.epochs.question(asked.offsets, said)
+        self.core.sent(node, pending, world.now_s)
+        if isinstance(request, dict):
+            fields = self.core.epochs.question(pending.offsets, request)
         else:
-            ids = said.after.ids
-            fields = sessions.fields(said, ids, 1 << 20)
+            ids = request.after.ids
+            fields = sessions.fields(request, ids, 1 << 20)
             fields |= {"rack_id": self.options.rack, "isolation_level": world.committed}
         world.post(flight, fields)
 
@@ -357,15 +357,15 @@ class Client:
         if isinstance(answer, errors.KafkalogError):
             self._lose(node, answer)
             return
-        offsets = self.core.asked[node].offsets
+        offsets = self.core.pending[node].offsets
         del self.world.flights[node]
         try:
             self.core.answered(node, answer, self.world.now_s)
         except errors.KafkalogError as problem:
             self._judge_raised(problem)
-            self._judge(flight.asked)
+            self._judge(flight.pending)
             self.core.node_failed(node, problem, offsets, self.world.now_s)
-        self._judge(flight.asked)
+        self._judge(flight.pending)
 
     def _judge_raised(self, problem: errors.KafkalogError) -> None:
         if isinstance(problem, errors.LogTruncation):
@@ -379,15 +379,15 @@ class Client:
     def _lose(self, node: int, problem: errors.KafkalogError) -> None:
         """Close the node's connection."""
         self.world.flights.pop(node).over = True
-        asked = self.core.asked.get(node)
-        self.core.node_failed(node, problem, asked.offsets if asked else (), self.world.now_s)
+        pending = self.core.pending.get(node)
+        self.core.node_failed(node, problem, pending.offsets if pending else (), self.world.now_s)
 
     def check_sessions(self) -> None:
         """Check P6."""
         world, core = self.world, self.core
         for number, session in core.sessions.items():
             kept = world.nodes[number].sessions.get(session.session_id)
-            if number in core.asked or session.epoch == 0 or kept is None:
+            if number in core.pending or session.epoch == 0 or kept is None:
                 continue
             if world.strays[number]:
                 continue

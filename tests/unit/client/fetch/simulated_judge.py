@@ -93,21 +93,21 @@ class Judge:
 
     # ---- what the client finds -------------------------------------------------------------
 
-    def _counts(self, tp: TopicPartition, asked: int, what: str) -> _Book:
+    def _counts(self, tp: TopicPartition, pending: int, what: str) -> _Book:
         book = self.books.get(tp)
         if book is None:
             raise Violated(f"P4: {_named(tp)}: {what}, and it is read no more")
-        if asked <= book.since:
+        if pending <= book.since:
             raise Violated(f"P4: {_named(tp)}: {what}, but that was asked before it was set")
         return book
 
-    def announced(self, text: str, asked: int) -> None:
-        """A warning, after an answer to a request sent at `asked`."""
+    def announced(self, text: str, pending: int) -> None:
+        """A warning, after an answer to a request sent at `pending`."""
         found = MOVED.match(text)
         if found is None:
             raise Violated(f"P1: found {text!r}, wanted where a partition goes on")
         tp, why = TopicPartition(found[1], int(found[2])), found[3]
-        book = self._counts(tp, asked, f"moved as {why}")
+        book = self._counts(tp, pending, f"moved as {why}")
         self.lost(tp, why)
         book.moves.append(int(found[4]))
         self.announced_count += 1
@@ -142,10 +142,10 @@ class Judge:
         part = self._logs.part(tp)
         return part is None or self._logs.made[number].topic_id != part.topic_id
 
-    def fetched(self, one: Fetched, asked: int) -> None:
-        """A range was found in the answer to a request sent at `asked`."""
+    def fetched(self, one: Fetched, pending: int) -> None:
+        """A range was found in the answer to a request sent at `pending`."""
         tp = one.tp
-        book = self._counts(tp, asked, f"found from {one.start} on")
+        book = self._counts(tp, pending, f"found from {one.start} on")
         if not one.data:
             if not book.moves or book.moves.popleft() != one.next_offset:
                 raise Violated(f"P1: {_named(tp)} goes on at {one.next_offset}: not announced")

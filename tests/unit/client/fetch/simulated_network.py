@@ -60,9 +60,9 @@ class Faults(simulated.Faults):
 class Flight:
     """A request in flight."""
 
-    def __init__(self, node: int, asked: int, take: Callable[[Flight, Any], None]) -> None:
+    def __init__(self, node: int, pending: int, take: Callable[[Flight, Any], None]) -> None:
         self.node = node
-        self.asked = asked
+        self.pending = pending
         """When it was sent, by the judge's numbers."""
         self.take = take
         self.over = False

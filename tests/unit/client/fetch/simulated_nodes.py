@@ -74,7 +74,7 @@ class Node:
     def take(self, fields: dict[str, Any]) -> Visit | SimpleNamespace:
         """Accept a request, or return the answer that refuses it."""
         number, epoch = fields["session_id"], fields["session_epoch"]
-        asked = {
+        pending = {
             (topic["topic_id"], row["partition"]): Held(
                 row["fetch_offset"], row["current_leader_epoch"]
             )
@@ -84,11 +84,11 @@ class Node:
         rest = bool(fields["rack_id"]), bool(fields["isolation_level"])
         if epoch in (0, -1):
             self.sessions.pop(number, None)
-            if epoch == -1 or not self.room or not asked:
-                return Visit(asked, 0, True, *rest)
+            if epoch == -1 or not self.room or not pending:
+                return Visit(pending, 0, True, *rest)
             made = self._rng.randint(1, 1 << 30)
-            self.sessions[made] = Kept(asked)
-            return Visit(asked, made, True, *rest)
+            self.sessions[made] = Kept(pending)
+            return Visit(pending, made, True, *rest)
         kept = self.sessions.get(number)
         if kept is None:
             return _answer(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -98,7 +98,7 @@ class Node:
         for topic in fields["forgotten_topics_data"]:
             for partition in topic["partitions"]:
                 kept.parts.pop((topic["topic_id"], partition), None)
-        kept.parts |= asked
+        kept.parts |= pending
         return Visit(kept.parts, number, False, *rest)
 
     def look(self, visit: Visit, late: bool) -> SimpleNamespace | None:

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from kafkalog.client.fetch.core import Core, Tempo
-from kafkalog.client.fetch.epochs import Place
+from kafkalog.client.fetch.core import FetchState, Tempo
+from kafkalog.client.fetch.epochs import FetchPosition
 from kafkalog.client.fetch.fetched import FetchOptions
 from kafkalog.client.link.metadata import Known, metadata_of
 from kafkalog.types import TopicPartition
@@ -54,21 +54,21 @@ def ended(offset: int, epoch: int) -> Any:
 
 
 @pytest.fixture
-def core() -> Core:
+def core() -> FetchState:
     """It knows node 1, which leads t-0 in epoch 3."""
     options = FetchOptions(out_of_range="earliest", rack="here", nearer_s=10.0)
     known = Known()
     known.answered(["t"], metadata_of(metadata()))
-    return Core(known, {TP: 0}, options, Tempo(5_000, 100, 1_000))
+    return FetchState(known, {TP: 0}, options, Tempo(5_000, 100, 1_000))
 
 
-def ask(core: Core, node: int = 1, now_s: float = 0.0) -> None:
-    asked = core.ask(node, [TP], True, now_s)
-    assert asked is not None
-    core.sent(node, asked, now_s)
+def ask(core: FetchState, node: int = 1, now_s: float = 0.0) -> None:
+    pending = core.ask(node, [TP], True, now_s)
+    assert pending is not None
+    core.sent(node, pending, now_s)
 
 
-def test_an_answer_moves_the_position(core: Core) -> None:
+def test_an_answer_moves_the_position(core: FetchState) -> None:
     ask(core)
     core.answered(1, fetched(), 0.0)
     assert [(one.start, one.next_offset) for one in core.take()] == [(0, 10)]
@@ -76,8 +76,8 @@ def test_an_answer_moves_the_position(core: Core) -> None:
     assert core.plan(0.0).nodes == {1: [TP]}
 
 
-@pytest.mark.parametrize("to", [Place(0, -1), Place(0, 2), Place(4, 3)])
-def test_an_answer_from_before_a_seek_changes_nothing(core: Core, to: Place) -> None:
+@pytest.mark.parametrize("to", [FetchPosition(0, -1), FetchPosition(0, 2), FetchPosition(4, 3)])
+def test_an_answer_from_before_a_seek_changes_nothing(core: FetchState, to: FetchPosition) -> None:
     """Even at the same offset: the position may have to be validated first."""
     ask(core)
     core.seek(TP, to)
@@ -86,7 +86,7 @@ def test_an_answer_from_before_a_seek_changes_nothing(core: Core, to: Place) -> 
     assert core.ends[TP].high_watermark == 10  # the next fetch may not repeat it
 
 
-def test_an_answer_from_before_a_pause_changes_nothing(core: Core) -> None:
+def test_an_answer_from_before_a_pause_changes_nothing(core: FetchState) -> None:
     ask(core)
     core.pause(TP)
     core.go_on(TP, 0)
@@ -94,7 +94,7 @@ def test_an_answer_from_before_a_pause_changes_nothing(core: Core) -> None:
     assert core.take() == [] and core.positions == {TP: 0}
 
 
-def test_an_answer_of_a_topic_that_was_recreated_changes_nothing(core: Core) -> None:
+def test_an_answer_of_a_topic_that_was_recreated_changes_nothing(core: FetchState) -> None:
     ask(core)
     core.known.answered(["t"], metadata_of(metadata(epoch=0, topic=78)))
     core.answered(1, fetched(), 0.0)
@@ -102,26 +102,28 @@ def test_an_answer_of_a_topic_that_was_recreated_changes_nothing(core: Core) -> 
 
 
 @pytest.mark.parametrize("new", [{"epoch": 5}, {"epoch": 0, "topic": 78}], ids=["leader", "topic"])
-def test_answers_of_an_earlier_leader_are_ignored(core: Core, new: dict[str, int]) -> None:
-    core.seek(TP, Place(10, 2))
+def test_a_leader_of_before_says_nothing_of_a_position(
+    core: FetchState, new: dict[str, int]
+) -> None:
+    core.seek(TP, FetchPosition(10, 2))
     ask(core)
     core.known.answered(["t"], metadata_of(metadata(**new)))
     core.answered(1, ended(4, 2), 0.0)
     assert core.warnings == [] and core.positions == {TP: 10}
 
 
-def test_a_seek_to_the_same_offset_ends_the_search_for_another(core: Core) -> None:
+def test_a_seek_to_the_same_offset_ends_the_search_for_another(core: FetchState) -> None:
     ask(core)
     core.answered(1, fetched(error_code=ErrorCode.OFFSET_OUT_OF_RANGE, records=None), 0.0)
     ((leader, some),) = core.resets().items()
     assert leader == 1 and not core.plan(0.0).nodes
-    core.seek(TP, Place(0, -1))
-    core.reset(TP, some[TP], Place(7, -1))
+    core.seek(TP, FetchPosition(0, -1))
+    core.reset(TP, some[TP], FetchPosition(7, -1))
     assert core.positions == {TP: 0} and core.warnings == [] and core.plan(0.0).nodes
 
 
 @pytest.mark.parametrize("answered_s", [1.0, 60.0])
-def test_a_nearer_replica_that_lags_loses_no_position(core: Core, answered_s: float) -> None:
+def test_a_nearer_replica_that_lags_loses_no_position(core: FetchState, answered_s: float) -> None:
     """Not even if its time has expired before it answers: the leader decides."""
     ask(core)
     core.answered(1, fetched(preferred_read_replica=2, records=b""), 0.0)
@@ -136,7 +138,7 @@ def test_a_nearer_replica_that_lags_loses_no_position(core: Core, answered_s: fl
 # ---- a preferred replica (KIP-392) -----------------------------------------------------------
 
 
-def sent_near(core: Core, now_s: float = 0.0) -> None:
+def sent_near(core: FetchState, now_s: float = 0.0) -> None:
     """Its leader names node 2 as the replica to read from."""
     ask(core, now_s=now_s)
     core.answered(1, fetched(preferred_read_replica=2, records=b""), now_s)
@@ -147,7 +149,7 @@ def sent_near(core: Core, now_s: float = 0.0) -> None:
     [{"isr": (1,)}, {"epoch": 4}, {"epoch": 0, "topic": 78}],
     ids=["isr", "leader", "topic"],
 )
-def test_later_metadata_ends_the_turn_of_a_nearer_replica(core: Core, news: Any) -> None:
+def test_later_metadata_ends_the_turn_of_a_nearer_replica(core: FetchState, news: Any) -> None:
     """It has left the ISR, and may never catch up; or it was named by another leader."""
     sent_near(core)
     assert core.plan(1.0).nodes == {2: [TP]}
@@ -157,7 +159,7 @@ def test_later_metadata_ends_the_turn_of_a_nearer_replica(core: Core, news: Any)
     assert core.plan(1.0).nodes == {1: [TP]}
 
 
-def test_earlier_metadata_does_not_contradict_a_leader(core: Core) -> None:
+def test_earlier_metadata_does_not_contradict_a_leader(core: FetchState) -> None:
     """The leader names a replica whose return to the ISR metadata does not know: without that,
     the leader would be asked again and again."""
     core.known.answered(["t"], metadata_of(metadata(isr=(1,))))
@@ -166,13 +168,13 @@ def test_earlier_metadata_does_not_contradict_a_leader(core: Core) -> None:
 
 
 @pytest.mark.parametrize("now_s", [9.9, 10.0])
-def test_a_nearer_replica_has_its_time(core: Core, now_s: float) -> None:
+def test_a_nearer_replica_has_its_time(core: FetchState, now_s: float) -> None:
     """metadata.max.age.ms; then the leader says again where to read."""
     sent_near(core)
     assert core.plan(now_s).nodes == {2 if now_s < 10.0 else 1: [TP]}
 
 
-def test_a_nearer_replica_without_records_is_left(core: Core) -> None:
+def test_a_nearer_replica_without_records_is_left(core: FetchState) -> None:
     """It may have left the ISR, and get no records itself: its leader is asked, and names it
     again if all is well.  The answer with records begins its time again."""
     core.options = core.options._replace(nearer_s=300.0)
@@ -188,7 +190,7 @@ def test_a_nearer_replica_without_records_is_left(core: Core) -> None:
     assert core.plan(50.0).nodes == {2: [TP]}
 
 
-def test_a_nearer_replica_that_is_named_again_and_again(core: Core) -> None:
+def test_a_nearer_replica_that_is_named_again_and_again(core: FetchState) -> None:
     """Its leader does not know yet that it lacks the offset: the second refusal in a row is
     followed by a pause, and so on."""
     pauses_s, now_s = [], 0.0
@@ -208,7 +210,7 @@ def test_a_nearer_replica_that_is_named_again_and_again(core: Core) -> None:
     assert core.plan(now_s).nodes == {1: [TP]} and core.positions == {TP: 10}
 
 
-def test_leaders_that_name_another_again_and_again(core: Core) -> None:
+def test_leaders_that_name_another_again_and_again(core: FetchState) -> None:
     """The first is asked at once, each later one after a longer pause: every answer could name a
     new node, which gets a connection."""
     pauses_s, now_s = [], 0.0
@@ -229,7 +231,7 @@ def test_leaders_that_name_another_again_and_again(core: Core) -> None:
     assert pauses_s == pytest.approx([0.0, 0.1, 0.2, 0.4, 0.8, 1.0])
 
 
-def test_nodes_that_have_gone_leave_nothing(core: Core) -> None:
+def test_nodes_that_have_gone_leave_nothing(core: FetchState) -> None:
     ask(core)
     answer = fetched()
     answer.throttle_time_ms = 1
@@ -239,7 +241,7 @@ def test_nodes_that_have_gone_leave_nothing(core: Core) -> None:
     assert not core.sessions and not core.paused
 
 
-def test_a_throttle_lasts_no_longer_than_a_request(core: Core) -> None:
+def test_a_throttle_lasts_no_longer_than_a_request(core: FetchState) -> None:
     ask(core)
     answer = fetched()
     answer.throttle_time_ms = 2**31 - 1
@@ -253,7 +255,7 @@ def test_a_throttle_lasts_no_longer_than_a_request(core: Core) -> None:
      ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.CORRUPT_MESSAGE],
     ids=lambda code: code.name,
 )  # fmt: skip
-def test_any_error_ends_the_turn_of_a_nearer_replica(core: Core, code: ErrorCode) -> None:
+def test_any_error_ends_the_turn_of_a_nearer_replica(core: FetchState, code: ErrorCode) -> None:
     sent_near(core)
     ask(core, 2)
     core.answered(2, fetched(error_code=code, records=None), 0.0)

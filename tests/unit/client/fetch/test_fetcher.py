@@ -52,9 +52,9 @@ def serve(data: bytes, base: int = 0) -> Callable[[Any, int], Any]:
     """The whole batches from the requested offset on, ten records each."""
 
     def answer(request: Any, version: int) -> Any:
-        asked = request.topics[0].partitions[0].fetch_offset
+        pending = request.topics[0].partitions[0].fetch_offset
         size = len(data) // 3
-        return rows(row(records=data[(asked - base) // 10 * size :]))
+        return rows(row(records=data[(pending - base) // 10 * size :]))
 
     return answer
 
@@ -122,8 +122,8 @@ def from_zero(data: bytes, *others: dict[str, Any]) -> Callable[[Any, int], Any]
     """Answers a fetch from offset 0 with these bytes and other rows, any other with nothing."""
 
     def answer(request: Any, version: int) -> Any:
-        asked = {(p.partition, p.fetch_offset) for t in request.topics for p in t.partitions}
-        return rows(row(records=data), *others) if (0, 0) in asked else rows()
+        pending = {(p.partition, p.fetch_offset) for t in request.topics for p in t.partitions}
+        return rows(row(records=data), *others) if (0, 0) in pending else rows()
 
     return answer
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.client.fetch.core import Core
+from kafkalog.client.fetch.core import FetchState
 from tests.support.ledger import HEAD, Search, record, search
 
 
 def test_a_search_counts_its_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     found = search("fetch", 3, 0.0)
     assert (found.first, found.count, found.failed) == (3, 1, []) and found.events > 0
-    monkeypatch.setattr(Core, "_withdraw", lambda _self, _tp: None)
+    monkeypatch.setattr(FetchState, "_withdraw", lambda _self, _tp: None)
     assert search("fetch", 0, 30.0, most=1) == Search(0, 1, 0, [0])
 
 

@@ -34,7 +34,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[TopicPartition, int]]:
+def pending(monkeypatch: pytest.MonkeyPatch) -> list[dict[TopicPartition, int]]:
     """The positions in every Fetch."""
     seen: list[dict[TopicPartition, int]] = []
     real = Fetcher._ask
@@ -51,7 +51,7 @@ def offsets(blocks: Any) -> list[int]:
     return [int(one) for block in blocks for one in block.numpy("offset")]
 
 
-def test_a_range_costs_the_answers_that_it_needs(store: Store, asked: Any) -> None:
+def test_a_range_costs_the_answers_that_it_needs(store: Store, pending: Any) -> None:
     """What follows the range is not fetched."""
     with Cluster(store) as cluster:
         options = FetchOptions(partition_bytes=10_000)
@@ -59,7 +59,7 @@ def test_a_range_costs_the_answers_that_it_needs(store: Store, asked: Any) -> No
         assert offsets(blocks) == [*range(105, 307)]
         assert blocks[0].columns == ("value", "offset")
         assert blocks[0].numpy("value")[0] == b"%099d" % 105
-        positions = [one[TP] for one in asked]
+        positions = [one[TP] for one in pending]
         assert positions[0] == 105 and len(positions) in (3, 4) and positions[-1] < 307
 
 

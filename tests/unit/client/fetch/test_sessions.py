@@ -29,9 +29,9 @@ FAST = FetchOptions(max_wait_ms=20)
 
 def begun(offsets: dict[TopicPartition, int]) -> Session:
     """Session number 5, after its first request with these offsets."""
-    asked = sessions.ask(NONE, offsets, {"t": ID}, True)
-    assert (asked.session_id, asked.epoch, asked.offsets) == (0, 0, offsets)
-    return sessions.answered(asked, 5, len(offsets))
+    pending = sessions.ask(NONE, offsets, {"t": ID}, True)
+    assert (pending.session_id, pending.epoch, pending.offsets) == (0, 0, offsets)
+    return sessions.answered(pending, 5, len(offsets))
 
 
 # ---- requests, by themselves ---------------------------------------------------------------
@@ -39,13 +39,13 @@ def begun(offsets: dict[TopicPartition, int]) -> Session:
 
 def test_only_changes_are_sent() -> None:
     session = begun({A: 1, B: 2})
-    asked = sessions.ask(session, {A: 1, B: 3, C: 0}, {"t": ID}, True)
-    assert (asked.session_id, asked.epoch) == (5, 1)
-    assert (asked.offsets, asked.forgotten) == ({B: 3, C: 0}, [])
-    session = sessions.answered(asked, 5, 0)
-    asked = sessions.ask(session, {C: 0}, {"t": ID}, True)
-    assert (asked.epoch, asked.offsets) == (2, {})
-    assert asked.forgotten == [(A, ID), (B, ID)]
+    pending = sessions.ask(session, {A: 1, B: 3, C: 0}, {"t": ID}, True)
+    assert (pending.session_id, pending.epoch) == (5, 1)
+    assert (pending.offsets, pending.forgotten) == ({B: 3, C: 0}, [])
+    session = sessions.answered(pending, 5, 0)
+    pending = sessions.ask(session, {C: 0}, {"t": ID}, True)
+    assert (pending.epoch, pending.offsets) == (2, {})
+    assert pending.forgotten == [(A, ID), (B, ID)]
 
 
 def test_unanswered_changes_are_sent_again() -> None:
@@ -54,39 +54,39 @@ def test_unanswered_changes_are_sent_again() -> None:
     assert sessions.ask(session, {A: 2}, {"t": ID}, True) == first
 
 
-def test_a_recreated_topic_is_forgotten_by_its_old_id() -> None:
-    asked = sessions.ask(begun({A: 1, B: 2}), {A: 1}, {"t": OTHER}, True)
-    assert asked.offsets == {A: 1}
-    assert sorted(asked.forgotten) == [(A, ID), (B, ID)]
+def test_a_topic_that_was_made_anew_is_forgotten_by_its_old_id() -> None:
+    pending = sessions.ask(begun({A: 1, B: 2}), {A: 1}, {"t": OTHER}, True)
+    assert pending.offsets == {A: 1}
+    assert sorted(pending.forgotten) == [(A, ID), (B, ID)]
 
 
 def test_a_topic_that_is_told_by_name_from_now_on_ends_the_session() -> None:
-    asked = sessions.ask(begun({A: 1}), {A: 1}, {"t": UUID(int=0)}, False)
-    assert (asked.session_id, asked.epoch, asked.offsets) == (5, 0, {A: 1})
+    pending = sessions.ask(begun({A: 1}), {A: 1}, {"t": UUID(int=0)}, False)
+    assert (pending.session_id, pending.epoch, pending.offsets) == (5, 0, {A: 1})
 
 
 def test_a_node_that_keeps_no_session_is_told_everything_each_time() -> None:
-    asked = sessions.ask(NONE, {A: 1}, {"t": ID}, True)
-    assert sessions.answered(asked, 0, 1) == NONE
+    pending = sessions.ask(NONE, {A: 1}, {"t": ID}, True)
+    assert sessions.answered(pending, 0, 1) == NONE
 
 
 @pytest.mark.parametrize(
     ("told", "wanted"), [(0, NONE), (9, NONE._replace(session_id=9))], ids=["ended", "another"]
 )
 def test_a_node_that_changes_the_session(told: int, wanted: Session) -> None:
-    asked = sessions.ask(begun({A: 1}), {A: 1}, {"t": ID}, True)
-    assert sessions.answered(asked, told, 0) == wanted
+    pending = sessions.ask(begun({A: 1}), {A: 1}, {"t": ID}, True)
+    assert sessions.answered(pending, told, 0) == wanted
 
 
 def test_a_first_answer_that_leaves_partitions_out_makes_no_session() -> None:
-    asked = sessions.ask(NONE, {A: 1, B: 1}, {"t": ID}, True)
-    assert sessions.answered(asked, 5, 1) == NONE._replace(session_id=5)
+    pending = sessions.ask(NONE, {A: 1, B: 1}, {"t": ID}, True)
+    assert sessions.answered(pending, 5, 1) == NONE._replace(session_id=5)
 
 
 def test_after_the_last_epoch_comes_the_first() -> None:
     session = begun({A: 1})._replace(epoch=EPOCH_MAX)
-    asked = sessions.ask(session, {A: 1}, {"t": ID}, True)
-    assert sessions.answered(asked, 5, 0).epoch == 1
+    pending = sessions.ask(session, {A: 1}, {"t": ID}, True)
+    assert sessions.answered(pending, 5, 0).epoch == 1
 
 
 def test_a_lost_session_is_closed_if_it_may_exist() -> None:
@@ -97,8 +97,12 @@ def test_a_lost_session_is_closed_if_it_may_exist() -> None:
 
 def test_the_end_is_told_where_there_is_something_to_end() -> None:
     assert sessions.closing(NONE) is None
-    asked = sessions.closing(begun({A: 1}))
-    assert asked is not None and (asked.session_id, asked.epoch, asked.offsets) == (5, -1, {})
+    pending = sessions.closing(begun({A: 1}))
+    assert pending is not None and (pending.session_id, pending.epoch, pending.offsets) == (
+        5,
+        -1,
+        {},
+    )
 
 
 class Node:
@@ -108,25 +112,25 @@ class Node:
         self.kept: dict[int, tuple[int, dict[tuple[TopicPartition, UUID], int]]] = {}
         self.last = 0
 
-    def takes(self, asked: Ask) -> tuple[int, int, dict[tuple[TopicPartition, UUID], int]]:
+    def takes(self, pending: Ask) -> tuple[int, int, dict[tuple[TopicPartition, UUID], int]]:
         """(error, session, the positions it now reads)."""
-        said = {(tp, asked.after.ids[tp.topic]): at for tp, at in asked.offsets.items()}
-        if asked.epoch == sessions.NEW_EPOCH:
-            self.kept.pop(asked.session_id, None)
+        said = {(tp, pending.after.ids[tp.topic]): at for tp, at in pending.offsets.items()}
+        if pending.epoch == sessions.NEW_EPOCH:
+            self.kept.pop(pending.session_id, None)
             self.last += 1
             self.kept[self.last] = (1, said)
             return 0, self.last, said
-        if asked.session_id not in self.kept:
+        if pending.session_id not in self.kept:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0, {}
-        epoch, held = self.kept[asked.session_id]
-        if epoch != asked.epoch:
+        epoch, held = self.kept[pending.session_id]
+        if epoch != pending.epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH, 0, {}
-        for one in asked.forgotten:
+        for one in pending.forgotten:
             assert one in held, "only what the node holds is dropped"
             del held[one]
         held |= said
-        self.kept[asked.session_id] = (epoch + 1, held)
-        return 0, asked.session_id, held
+        self.kept[pending.session_id] = (epoch + 1, held)
+        return 0, pending.session_id, held
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -144,17 +148,17 @@ def test_the_node_always_reads_the_wanted_partitions(seed: int) -> None:
             node.kept.clear()
         wanted = {tp: chance.randrange(3) for tp in every if chance.random() < 0.6}
         topic_ids = {tp.topic: ids[tp.topic] for tp in wanted}
-        asked = sessions.ask(session, wanted, topic_ids, True)
-        code, session_id, read = node.takes(asked)
+        pending = sessions.ask(session, wanted, topic_ids, True)
+        code, session_id, read = node.takes(pending)
         if not code:
             assert read == {(tp, ids[tp.topic]): at for tp, at in wanted.items()}
         if chance.random() < 0.1:  # the answer was lost
             session = sessions.lost(session)
-            unheard += asked.epoch == sessions.NEW_EPOCH
+            unheard += pending.epoch == sessions.NEW_EPOCH
         elif code:
             session = sessions.lost(session, code)
         else:
-            session = sessions.answered(asked, session_id, len(read))
+            session = sessions.answered(pending, session_id, len(read))
         assert len(node.kept) <= 1 + unheard, "one that is lost makes room, if it was heard of"
 
 
@@ -216,13 +220,15 @@ def test_a_lost_session_begins_again(where: Any, cluster: Cluster, topic: str, h
             producer.send(topic, b"another", partition=0).result()
         elif how == "connection":
             fetcher._connections[node].close()
-            fetcher.core.asked.clear()
+            fetcher.core.pending.clear()
         else:
-            asked = fetcher.core.asked[node]
-            other = asked.said._replace(epoch=1_000)
+            pending = fetcher.core.pending[node]
+            other = pending.request._replace(epoch=1_000)
             if how == "evicted":
-                other = asked.said._replace(after=asked.said.after._replace(session_id=99))
-            fetcher.core.asked[node] = asked._replace(said=other)
+                other = pending.request._replace(
+                    after=pending.request.after._replace(session_id=99)
+                )
+            fetcher.core.pending[node] = pending._replace(request=other)
             while fetcher.core.sessions[node].epoch > 0:
                 fetcher.poll()
         producer.send(topic, b"2", partition=0).result()

@@ -12,8 +12,8 @@ import pytest
 
 from kafkalog import errors
 from kafkalog.client.fetch import epochs, sessions
-from kafkalog.client.fetch.core import Asked, Core, Lost
-from kafkalog.client.fetch.epochs import Epochs, Place
+from kafkalog.client.fetch.core import FetchState, Lost, PendingFetch
+from kafkalog.client.fetch.epochs import Epochs, FetchPosition
 from kafkalog.client.link.metadata import Known
 from kafkalog.types import TopicPartition
 from tests.support.simulated import finds, runs
@@ -48,19 +48,21 @@ def test_seeds_that_found_something(seed: int) -> None:
 
 def takes_what_was_asked_before_a_seek(patch: pytest.MonkeyPatch) -> None:
     """An answer is applied at whatever the position is by now."""
-    look = Core._look
+    look = FetchState._look
 
-    def takes(self: Core, tp: TopicPartition, row: Any, asked: Asked, now_s: float) -> int:
+    def takes(
+        self: FetchState, tp: TopicPartition, row: Any, asked: PendingFetch, now_s: float
+    ) -> int:
         at = self.positions.get(tp)
         offsets = asked.offsets if at is None else {**asked.offsets, tp: at}
         return look(self, tp, row, asked._replace(offsets=offsets), now_s)
 
-    patch.setattr(Core, "_look", takes)
+    patch.setattr(FetchState, "_look", takes)
 
 
 def forgets_no_question_at_a_seek(patch: pytest.MonkeyPatch) -> None:
     """An answer counts if the offset is the same."""
-    patch.setattr(Core, "_withdraw", lambda _self, _tp: None)
+    patch.setattr(FetchState, "_withdraw", lambda _self, _tp: None)
 
 
 def names_no_epoch(patch: pytest.MonkeyPatch) -> None:
@@ -93,55 +95,55 @@ def keeps_a_session_whose_epoch_is_wrong(patch: pytest.MonkeyPatch) -> None:
 def resets_what_was_sought_since(patch: pytest.MonkeyPatch) -> None:
     """A leader's answer moves a partition that has been sought since."""
 
-    def reset(self: Core, tp: TopicPartition, lost: Lost, to: Place) -> None:
+    def reset(self: FetchState, tp: TopicPartition, lost: Lost, to: FetchPosition) -> None:
         self.lost.pop(tp, None)
         if tp in self.positions:
             self._move(tp, lost.why, to, "by auto.offset.reset")
 
-    patch.setattr(Core, "reset", reset)
+    patch.setattr(FetchState, "reset", reset)
 
 
 def takes_retention_for_a_cut(patch: pytest.MonkeyPatch) -> None:
     """A position below the log's start is reported as truncation."""
-    lose = Core._lose_place
+    lose = FetchState._lose_position
 
-    def loses(self: Core, tp: TopicPartition, _why: str) -> None:
+    def loses(self: FetchState, tp: TopicPartition, _why: str) -> None:
         lose(self, tp, f"the log was truncated below offset {self.positions[tp]} of leader epoch 0")
 
-    patch.setattr(Core, "_lose_place", loses)
+    patch.setattr(FetchState, "_lose_position", loses)
 
 
 def believes_a_replica_about_the_range(patch: pytest.MonkeyPatch) -> None:
     """A nearer replica that lags is believed when it says that an offset is out of range."""
-    ask = Core.ask
+    ask = FetchState.ask
 
-    def asks(self: Core, *args: Any) -> Asked | None:
+    def asks(self: FetchState, *args: Any) -> PendingFetch | None:
         asked = ask(self, *args)
         return None if asked is None else asked._replace(nearer=frozenset())
 
-    patch.setattr(Core, "ask", asks)
+    patch.setattr(FetchState, "ask", asks)
 
 
 def skips_a_batch(patch: pytest.MonkeyPatch) -> None:
     """The next fetch begins one offset too high."""
-    take = Core._take
+    take = FetchState._take
 
-    def takes(self: Core, tp: TopicPartition, row: Any, start: int) -> Any:
+    def takes(self: FetchState, tp: TopicPartition, row: Any, start: int) -> Any:
         found = take(self, tp, row, start)
         self.positions[tp] += 1
         return found
 
-    patch.setattr(Core, "_take", takes)
+    patch.setattr(FetchState, "_take", takes)
 
 
 def never_asks_again(patch: pytest.MonkeyPatch) -> None:
     """A partition whose node failed pauses for an hour."""
-    failed = Core.failed
+    failed = FetchState.failed
 
-    def rests(self: Core, problem: errors.KafkalogError, some: Any, now_s: float) -> None:
+    def rests(self: FetchState, problem: errors.KafkalogError, some: Any, now_s: float) -> None:
         failed(self, problem, some, now_s + 3_600)
 
-    patch.setattr(Core, "failed", rests)
+    patch.setattr(FetchState, "failed", rests)
 
 
 CANARIES: dict[Callable[[pytest.MonkeyPatch], None], int] = {

@@ -14,7 +14,7 @@ import pytest
 
 import kafkalog
 from kafkalog import errors
-from kafkalog.client.fetch.epochs import STALE_MAX, Epochs, Leader, Place
+from kafkalog.client.fetch.epochs import STALE_MAX, Epochs, FetchPosition, Leader
 from kafkalog.client.fetch.fetched import FetchOptions
 from kafkalog.client.fetch.fetcher import Fetcher
 from kafkalog.client.link.cluster import Cluster
@@ -173,7 +173,7 @@ class Leader1:
         row = {"partition_index": 0, "offset": 2, "leader_epoch": -1}
         return {"topics": [{"name": "t", "partitions": [row]}]}
 
-    def asked(self) -> list[tuple[int, int]]:
+    def pending(self) -> list[tuple[int, int]]:
         """(current epoch, epoch of the position) in each request."""
         rows = [r.topics[0].partitions[0] for r in self.peer.sent(apis.OFFSET_FOR_LEADER_EPOCH)]
         return [(row.current_leader_epoch, row.leader_epoch) for row in rows]
@@ -213,12 +213,12 @@ def test_a_position_is_checked_once_for_each_leader(
 ) -> None:
     made = fetcher(scripted)
     assert read(made, lambda: leader.fetched()[-1:] == [(3, 10)]) == [10]
-    assert leader.asked() == []  # the epoch before it is unknown
+    assert leader.pending() == []  # the epoch before it is unknown
     leader.lead(4)
     if heard == "by metadata":
         scripted.refresh(["t"])
     read(made, lambda: leader.fetched()[-1:] == [(4, 10)])
-    assert leader.asked() == [(4, 3)]
+    assert leader.pending() == [(4, 3)]
     made.close()
 
 
@@ -228,11 +228,11 @@ def test_a_new_leader_says_that_it_is_not_there_yet(scripted: Cluster, leader: L
     read(made, lambda: leader.fetched()[-1:] == [(3, 10)])
     leader.told_epoch = 5
     scripted.refresh(["t"])
-    read(made, lambda: len(leader.asked()) > 2)
+    read(made, lambda: len(leader.pending()) > 2)
     assert leader.fetched()[-1] == (3, 10)
     leader.lead(5)
     read(made, lambda: leader.fetched()[-1:] == [(5, 10)])
-    assert set(leader.asked()) == {(5, 3)}
+    assert set(leader.pending()) == {(5, 3)}
     made.close()
 
 
@@ -291,10 +291,10 @@ def test_metadata_older_than_the_commit(scripted: Cluster, leader: Leader1) -> N
     made.seek(TP, 10, 5)
     leader.ends = {"leader_epoch": 5, "end_offset": 10}
     wait_for(lambda: made.poll(5) == [] and leader.peer.count(apis.METADATA) > 2, "it looks again")
-    assert leader.asked() == leader.fetched() == []
+    assert leader.pending() == leader.fetched() == []
     leader.lead(5)
     read(made, lambda: leader.fetched()[-1:] == [(5, 10)])
-    assert leader.asked() == [(5, 5)]
+    assert leader.pending() == [(5, 5)]
     made.close()
 
 
@@ -302,7 +302,7 @@ def test_epochs_that_begin_again_hold_up_nobody(scripted: Cluster, leader: Leade
     made = fetcher(scripted)
     made.seek(TP, 10, 9)
     read(made, lambda: leader.fetched()[-1:] == [(3, 10)])
-    assert leader.asked() == []
+    assert leader.pending() == []
     assert leader.peer.count(apis.METADATA) > STALE_MAX
     made.close()
 
@@ -313,7 +313,7 @@ def test_a_position_that_was_set_since_is_not_asked_about(
     """No leader knows the end of anything before it."""
     scripted.refresh(None)
     epochs = Epochs()
-    epochs.start(TP, Place(10, 3))
+    epochs.start(TP, FetchPosition(10, 3))
     epochs.look(scripted, {TP: 10})
     assert epochs.unsure == {TP}
     assert epochs.doubts(scripted, 1, [TP], {TP: 0}) == ({}, [])
@@ -329,7 +329,7 @@ def test_a_broker_that_cannot_be_asked_is_read_from(tmp_path: Path) -> None:
             leader.lead(4)
             read(made, lambda: leader.fetched()[-1:] == [(4, 10)])
             made.close()
-        assert leader.asked() == []
+        assert leader.pending() == []
 
 
 # ---- partitions that were away ---------------------------------------------------------------
@@ -385,7 +385,7 @@ def test_another_topic_of_that_name_was_not_cut(peer: Peer, leader: Leader1, how
 
     with read_again(peer, leader, how, meanwhile) as consumer:
         wait_for(lambda: consumer.poll(20) or leader.fetched()[-1] == (4, 10), "it goes on")
-    assert leader.asked() == []
+    assert leader.pending() == []
 
 
 # ---- what was read -------------------------------------------------------------------------
@@ -394,14 +394,14 @@ def test_another_topic_of_that_name_was_not_cut(peer: Peer, leader: Leader1, how
 def test_the_epoch_before_an_offset(tmp_path: Path) -> None:
     """Also with several in one answer."""
     epochs = Epochs()
-    epochs.start(TP, Place(4, 1))
+    epochs.start(TP, FetchPosition(4, 1))
     assert [epochs.before(TP, at) for at in (3, 4, 9)] == [-1, 1, 1]
     with Log(tmp_path / "t-0") as log:
         for epoch in (2, 2, 5, 9):
             handle_of(log).lead(epoch)
             log.append_many([b"x"] * 10)
         data = bytes(log.read_batches(0, 1 << 20))
-    epochs.start(TP, Place(0, -1))
+    epochs.start(TP, FetchPosition(0, -1))
     epochs.read(TP, data, 9)
     assert [epochs.before(TP, at) for at in (0, 1, 20, 21, 30, 31, 40)] == [-1, 2, 2, 5, 5, 9, 9]
     epochs.forget(TP)
@@ -419,29 +419,29 @@ def test_where_a_log_has_parted(tmp_path: Path) -> None:
             handle_of(log).lead(epoch)
             log.append_many([b"x"] * 10)
         data = bytes(log.read_batches(0, 1 << 20))
-    epochs.start(TP, Place(0, -1))
+    epochs.start(TP, FetchPosition(0, -1))
     epochs.read(TP, data, 5)
-    parted = partial(epochs.parted, TP)
-    assert parted(20, _end(15, 5)) == Place(15, 5)
-    assert parted(20, _end(20, 5)) is None
-    assert parted(20, _end(30, 4)) == Place(10, 4)
-    assert parted(20, _end(4, 2)) == Place(4, 2)
-    assert parted(10, _end(30, 4)) is None
-    assert parted(20, _end(-1, -1)) == Place(-1, -1)
+    divergence = partial(epochs.divergence, TP)
+    assert divergence(20, _end(15, 5)) == FetchPosition(15, 5)
+    assert divergence(20, _end(20, 5)) is None
+    assert divergence(20, _end(30, 4)) == FetchPosition(10, 4)
+    assert divergence(20, _end(4, 2)) == FetchPosition(4, 2)
+    assert divergence(10, _end(30, 4)) is None
+    assert divergence(20, _end(-1, -1)) == FetchPosition(-1, -1)
 
 
 def test_a_reported_epoch_is_not_the_epoch_of_the_last_record(tmp_path: Path) -> None:
     """A log's end carries its leader's epoch, in which there may be no record."""
     epochs = Epochs()
-    epochs.start(TP, Place(10, 7))
-    assert epochs.parted(TP, 10, _end(10, 5)) is None
+    epochs.start(TP, FetchPosition(10, 7))
+    assert epochs.divergence(TP, 10, _end(10, 5)) is None
     with Log(tmp_path / "t-0") as log:
         handle_of(log).lead(6)
         log.append_many([b"x"] * 10)
         handle_of(log).lead(7)
         log.append_many([b"x"] * 5)
         epochs.read(TP, bytes(log.read_batches(10, 1 << 20)), 7)
-    assert epochs.parted(TP, 15, _end(20, 5)) == Place(10, 5)
+    assert epochs.divergence(TP, 15, _end(20, 5)) == FetchPosition(10, 5)
 
 
 def _end(offset: int, epoch: int) -> Any:

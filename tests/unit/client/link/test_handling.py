@@ -23,8 +23,8 @@ from kafkalog.client.consumer.assignors import ASSIGNORS
 from kafkalog.client.consumer.member import Member, MemberOptions
 from kafkalog.client.consumer.session import Beat, Session
 from kafkalog.client.consumer.session import Tempo as Beats
-from kafkalog.client.fetch.core import Core, Tempo
-from kafkalog.client.fetch.epochs import Place
+from kafkalog.client.fetch.core import FetchState, Tempo
+from kafkalog.client.fetch.epochs import FetchPosition
 from kafkalog.client.fetch.fetched import FetchOptions
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.failures import failure, passing
@@ -101,8 +101,8 @@ class Reader:
         self.answer = answer
         self.known = Known()
         self.known.answered(["t"], metadata_of(metadata()))
-        self.core = Core(self.known, {}, FetchOptions(), Tempo(5_000, 100, 1_000))
-        self.core.seek(TP, Place(5, epoch))
+        self.core = FetchState(self.known, {}, FetchOptions(), Tempo(5_000, 100, 1_000))
+        self.core.seek(TP, FetchPosition(5, epoch))
         self.now_s = 0.0
         self.raised: list[errors.KafkalogError] = []
         self.logged: list[tuple[float, str]] = []
@@ -179,7 +179,7 @@ def test_a_failed_partition_holds_up_no_other(code: int) -> None:
     row = answer.topics[0].partitions[0]
     answer.topics[0].partitions.append(SimpleNamespace(**{**vars(row), "partition_index": 1}))
     known.answered(["t"], metadata_of(answer))
-    core = Core(known, {TP: 0, one: 0}, FetchOptions(), Tempo(5_000, 100, 1_000))
+    core = FetchState(known, {TP: 0, one: 0}, FetchOptions(), Tempo(5_000, 100, 1_000))
     asked = core.ask(1, [TP, one], True, 0.0)
     assert asked is not None
     core.sent(1, asked, 0.0)
@@ -196,7 +196,7 @@ def test_a_failed_partition_holds_up_no_other(code: int) -> None:
 def test_a_seek_ends_the_pause_after_a_damaged_batch() -> None:
     reader = Reader(lambda: fetched(error_code=ErrorCode.CORRUPT_MESSAGE, records=None))
     reader.ask()
-    reader.core.seek(TP, Place(9, -1))
+    reader.core.seek(TP, FetchPosition(9, -1))
     assert reader.ask() == 0.0
 
 
@@ -388,12 +388,12 @@ def test_partitions_join_a_transaction_after_growing_pauses(
     row = {"partition_index": 0, "partition_error_code": ErrorCode.REQUEST_TIMED_OUT}
     refused = {"name": "t", "results_by_partition": [row]}
     peer.on(apis.ADD_PARTITIONS_TO_TXN, {"results_by_topic_v3_and_below": [refused]})
-    one, lane, pauses_s = Transactional("x", 60_000), SimpleNamespace(tp=TP, retry_at_s=0.0), []
+    one, queue, pauses_s = Transactional("x", 60_000), SimpleNamespace(tp=TP, retry_at_s=0.0), []
     for _ in range(8):
         pauses_s.append(one._pause_s)
-        one._join([lane], hasty)  # type: ignore[list-item]
+        one._join([queue], hasty)  # type: ignore[list-item]
     assert pauses_s == pytest.approx([0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0])
-    assert lane.retry_at_s > 0 and one.error is None
+    assert queue.retry_at_s > 0 and one.error is None
     assert sum("REQUEST_TIMED_OUT" in text for text in caplog.messages) == 1
 
 

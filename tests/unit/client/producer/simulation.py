@@ -26,11 +26,11 @@ from typing import Any, NamedTuple
 
 from kafkalog import errors
 from kafkalog._native import direct
-from kafkalog.client.buffer.accumulator import Accumulator, Bounds, Lane
+from kafkalog.client.buffer.accumulator import Accumulator, Bounds, PartitionQueue
 from kafkalog.client.buffer.delivery import Batch, Future, SendOptions
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.transport import Options
-from kafkalog.client.producer.core import Core, Doubt, Ended, Say
+from kafkalog.client.producer.core import Doubt, Ended, Say, SenderState
 from kafkalog.client.producer.producer_id import ProducerId
 from kafkalog.client.producer.producer_metadata import ProducerMetadata
 from kafkalog.simulate.world import Violated
@@ -137,7 +137,7 @@ class World(simulated_cluster.World):
             metadata_s=10.0, metadata_idle_s=300.0, adaptive=False, availability_s=0,
         )  # fmt: skip
         self.pid = ProducerId(wanted=self.idempotent)
-        self.core = Core(self.options, CLIENT, self.pid, rng.random)
+        self.core = SenderState(self.options, CLIENT, self.pid, rng.random)
         self.pid.changed = self.core.begin_sequences
         bounds = Bounds(rng.choice([300, 1_000, 3_000]), 60_000, rng.choice([0.0, 0.02]))
         self.waiting = Accumulator(bounds, (False, False), lambda: None, lambda: self.now_s)
@@ -173,7 +173,7 @@ class World(simulated_cluster.World):
                 self.waiting.room(intake, tp.partition, RECORD_ROOM, 0.0, self.waiting.turn)
             except errors.Timeout:  # as many wait as may
                 return
-            if (batch := self.waiting.lanes[tp].open) is not None:
+            if (batch := self.waiting.queues[tp].open) is not None:
                 batch.begun_s = self.now_s
             future = _send(intake.native, *args)
             assert future is not None
@@ -198,8 +198,8 @@ class World(simulated_cluster.World):
                 next_s = min(next_s, max(self.metadata.next_s, now_s + 0.001))
             if not plan.nodes:
                 break
-            for node, lanes in plan.nodes.items():
-                self._send_to(node, lanes, now_s)
+            for node, queues in plan.nodes.items():
+                self._send_to(node, queues, now_s)
             self.waiting.close_due(now_s, False)
         self._check_age(now_s)
         self._wake(min(next_s, now_s + 1.0))
@@ -250,8 +250,8 @@ class World(simulated_cluster.World):
                 case _:
                     raise Violated(f"P8: found {one}: nothing here is fatal")
 
-    def _fail(self, lane: Lane, problem: errors.KafkalogError) -> None:
-        self.core.fail(lane, problem)
+    def _fail(self, queue: PartitionQueue, problem: errors.KafkalogError) -> None:
+        self.core.fail(queue, problem)
         self._do()
 
     # ---- the network -----------------------------------------------------------------------
@@ -265,8 +265,8 @@ class World(simulated_cluster.World):
             return True
         return link.open and len(link.flying) < self.options.in_flight
 
-    def _send_to(self, node: int, lanes: list[Lane], now_s: float) -> None:
-        batches = self.core.pack(lanes, now_s)
+    def _send_to(self, node: int, queues: list[PartitionQueue], now_s: float) -> None:
+        batches = self.core.pack(queues, now_s)
         self._do()
         if not batches:
             return
@@ -441,8 +441,8 @@ class World(simulated_cluster.World):
 
     def check_quiet(self) -> None:
         """Check that nothing is left waiting (P8)."""
-        self.turn()  # this puts the last lanes aside
-        left = [lane.tp for lane in self.waiting.lanes.values() if not lane.empty]
+        self.turn()  # this puts the last queues aside
+        left = [queue.tp for queue in self.waiting.queues.values() if not queue.empty]
         if left or self.waiting.unfinished or self.waiting.used or self._flying():
             raise Violated(f"P8: found {left}, {self.waiting.used} bytes, wanted nothing to wait")
 

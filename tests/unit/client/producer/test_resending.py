@@ -500,8 +500,8 @@ def test_a_failed_block_waits_for_nothing(broker: Peer) -> None:
 def test_sequences_wrap_as_kafkas_do(broker: Peer) -> None:
     with single(broker) as producer:
         producer.send("t", b"x", partition=0).result(LIMIT_S)
-        (lane,) = producer._waiting.all_lanes()
-        lane.sequence = 2**31 - 1
+        (queue,) = producer._waiting.all_queues()
+        queue.sequence = 2**31 - 1
         producer.send("t", wide(1), partition=0).result(LIMIT_S)
         producer.send("t", wide(2), partition=0).result(LIMIT_S)
     assert [b.sequence for b in batches(broker)] == [0, 2**31 - 1, 0]

@@ -12,10 +12,10 @@ import pytest
 
 from kafkalog import errors
 from kafkalog._native import direct
-from kafkalog.client.buffer.accumulator import Lane
+from kafkalog.client.buffer.accumulator import PartitionQueue
 from kafkalog.client.buffer.delivery import Batch
 from kafkalog.client.producer import core, producer_id
-from kafkalog.client.producer.core import Answer, Core
+from kafkalog.client.producer.core import Answer, SenderState
 from kafkalog.client.producer.producer_metadata import ProducerMetadata
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -58,19 +58,19 @@ def test_overtaking_batches_are_resent() -> None:
         intake = world.waiting.intakes["b"]
         world.waiting.room(intake, 0, len(value), 0.0, world.waiting.turn)
         assert send(intake.native, value, None, 1, 0, None) is not None
-        lane = world.waiting.lanes[tp]
-        world.waiting.close(lane)
-        flying.append(world.core.pack([lane], world.now_s)[tp])
+        queue = world.waiting.queues[tp]
+        world.waiting.close(queue)
+        flying.append(world.core.pack([queue], world.now_s)[tp])
     first, second = flying
     early = Answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     world.core.answered(second, early, world.now_s)
-    assert lane.failed == [second] and not second.ended
+    assert queue.failed == [second] and not second.ended
     world.core.answered(first, Answer(0, 1), world.now_s)
     world.core.plan(world.now_s + 1, lambda _: 1, lambda _: True)
-    assert world.core.pack([lane], world.now_s + 1) == {tp: second}
+    assert world.core.pack([queue], world.now_s + 1) == {tp: second}
     # Nothing is in flight any more: this refusal is final.
     world.core.answered(second, early, world.now_s)
-    assert not lane.failed
+    assert not queue.failed
 
 
 def parts_have_an_id_of_their_own(patch: pytest.MonkeyPatch) -> None:
@@ -88,32 +88,32 @@ def parts_have_an_id_of_their_own(patch: pytest.MonkeyPatch) -> None:
 
 def what_may_be_there_gets_a_new_id(patch: pytest.MonkeyPatch) -> None:
     """After a lost answer, UNKNOWN_PRODUCER_ID makes the batch use a new id."""
-    answered = Core.answered
+    answered = SenderState.answered
 
-    def told(self: Core, batch: Batch, answer: Answer, now_s: float) -> None:
+    def told(self: SenderState, batch: Batch, answer: Answer, now_s: float) -> None:
         if answer.code == ErrorCode.UNKNOWN_PRODUCER_ID:
             batch.doubtful = False
         answered(self, batch, answer, now_s)
 
-    patch.setattr(Core, "answered", told)
+    patch.setattr(SenderState, "answered", told)
 
 
 def sends_again_at_once(patch: pytest.MonkeyPatch) -> None:
-    """A lane retries what failed without waiting for its requests in flight."""
-    plan = Core.plan
+    """A queue retries what failed without waiting for its requests in flight."""
+    plan = SenderState.plan
 
-    def planned(self: Core, *args: Any) -> Any:
-        for lane in self.waiting.lanes.values():
-            lane.ready.extendleft(sorted(lane.failed, key=lambda b: -b.number))
-            lane.failed = []
+    def planned(self: SenderState, *args: Any) -> Any:
+        for queue in self.waiting.queues.values():
+            queue.ready.extendleft(sorted(queue.failed, key=lambda b: -b.number))
+            queue.failed = []
         return plan(self, *args)
 
-    patch.setattr(Core, "plan", planned)
+    patch.setattr(SenderState, "plan", planned)
 
 
 def one_topic_fails_all(patch: pytest.MonkeyPatch) -> None:
     """One topic's error is charged to every topic of the request."""
-    refresh = ProducerMetadata._told
+    refresh = ProducerMetadata._report
 
     def told(self: Any, topics: Any, waiting: Any, by: Any, refused: Any, problem: Any) -> None:
         if refused:
@@ -121,7 +121,7 @@ def one_topic_fails_all(patch: pytest.MonkeyPatch) -> None:
             refused = dict.fromkeys(topics, next(iter(refused.values())))
         refresh(self, topics, waiting, by, refused, problem)
 
-    patch.setattr(ProducerMetadata, "_told", told)
+    patch.setattr(ProducerMetadata, "_report", told)
 
 
 def says_too_little(patch: pytest.MonkeyPatch) -> None:
@@ -131,12 +131,12 @@ def says_too_little(patch: pytest.MonkeyPatch) -> None:
 
 def keeps_what_is_on_its_way(patch: pytest.MonkeyPatch) -> None:
     """delivery.timeout.ms does not count for records in flight."""
-    patch.setattr(Core, "_give_up", lambda *_: None)
+    patch.setattr(SenderState, "_give_up", lambda *_: None)
 
 
 def keeps_sequences(patch: pytest.MonkeyPatch) -> None:
     """A new id continues the old one's sequences."""
-    patch.setattr(Core, "begin_sequences", lambda _self: None)
+    patch.setattr(SenderState, "begin_sequences", lambda _self: None)
 
 
 def takes_what_fails_for_sent(patch: pytest.MonkeyPatch) -> None:
@@ -146,16 +146,16 @@ def takes_what_fails_for_sent(patch: pytest.MonkeyPatch) -> None:
 
 def loses_a_landing(patch: pytest.MonkeyPatch) -> None:
     """A batch whose connection broke counts as in flight forever."""
-    lost = Core.lost
+    lost = SenderState.lost
 
-    def forgets(self: Core, batches: Any, problem: errors.KafkalogError, *rest: Any) -> None:
+    def forgets(self: SenderState, batches: Any, problem: errors.KafkalogError, *rest: Any) -> None:
         batches = list(batches)
         lost(self, batches, problem, *rest)
         for batch in batches:
-            lane: Lane = self.waiting.lanes[batch.tp]
-            lane.flying += isinstance(problem, errors.Timeout)
+            queue: PartitionQueue = self.waiting.queues[batch.tp]
+            queue.flying += isinstance(problem, errors.Timeout)
 
-    patch.setattr(Core, "lost", forgets)
+    patch.setattr(SenderState, "lost", forgets)
 
 
 CANARIES = {

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "At",
-    "ClusterPlace",
-    "Directory",
+    "Backend",
+    "ClusterBackend",
+    "DirectoryBackend",
     "Offsets",
-    "Place",
     "Reader",
-    "open_place",
+    "open_backend",
 ]
 
 Offsets = dict[TopicPartition, int]
@@ -67,7 +67,7 @@ class Reader(Protocol):
         """Release its resources."""
 
 
-class Place(Protocol):
+class Backend(Protocol):
     """The interface of a directory and a cluster."""
 
     name: str
@@ -115,23 +115,23 @@ class Place(Protocol):
 
 
 @contextlib.contextmanager
-def open_place(options: argparse.Namespace) -> Iterator[Place]:
-    """The place named by --dir or --bootstrap-server.  Raises: UsageError, OSError."""
+def open_backend(options: argparse.Namespace) -> Iterator[Backend]:
+    """The backend named by --dir or --bootstrap-server.  Raises: UsageError, OSError."""
     if options.dir is not None:
-        directory = Directory(options.dir)
+        directory = DirectoryBackend(options.dir)
         try:
             yield directory
         finally:
             directory.close()
         return
     with open_admin(options) as admin, open_cluster(options) as cluster:
-        yield ClusterPlace(admin, cluster)
+        yield ClusterBackend(admin, cluster)
 
 
 # ---- a directory ---------------------------------------------------------------------------
 
 
-class Directory(Place):
+class DirectoryBackend(Backend):
     """A data directory; its logs are opened for reading, and nothing is written."""
 
     heads: tuple[str, ...] = (
@@ -159,14 +159,14 @@ class Directory(Place):
         self._logs.clear()
 
     def topics(self, internal: bool) -> list[str]:
-        """See Place."""
+        """See Backend."""
         from kafkalog.metadata.image import INTERNAL_TOPICS
 
         names = sorted({tp.topic for tp in self._folders})
         return [n for n in names if internal or n not in (*INTERNAL_TOPICS, "__cluster_metadata")]
 
     def partitions(self, topic: str) -> list[TopicPartition]:
-        """See Place."""
+        """See Backend."""
         found = sorted(tp for tp in self._folders if tp.topic == topic)
         if not found:
             raise no_topic(f"{self.name}: ", topic, self.topics(True))
@@ -182,25 +182,25 @@ class Directory(Place):
         return self._logs[tp]
 
     def firsts(self, some: list[TopicPartition]) -> Offsets:
-        """See Place."""
+        """See Backend."""
         return {tp: log.start_offset if (log := self.log(tp)) else 0 for tp in some}
 
     def ends(self, some: list[TopicPartition], committed: bool) -> Offsets:
-        """See Place."""
+        """See Backend."""
         return {tp: _end(self.log(tp), committed) for tp in some}
 
     def listed(
         self, some: list[TopicPartition], when: int | str, committed: bool
     ) -> dict[TopicPartition, At]:
-        """See Place."""
+        """See Backend."""
         return {tp: _at(self.log(tp), when, committed) for tp in some}
 
     def reader(self, positions: Offsets, committed: bool) -> Reader:
-        """See Place."""
+        """See Backend."""
         return _LogReader(self, positions, committed)
 
     def describe(self, topic: str) -> list[Row]:
-        """See Place."""
+        """See Backend."""
         return [describe(self.log(tp), tp) for tp in self.partitions(topic)]
 
     def draw(self, topic: str, target: str) -> None:
@@ -213,7 +213,7 @@ class Directory(Place):
             file.write(text)
 
     def cells(self, row: Row) -> list[str]:
-        """See Place."""
+        """See Backend."""
         return [
             row["topic"],
             str(row["partition"]),
@@ -227,7 +227,7 @@ class Directory(Place):
         ]
 
     def footer(self, rows: list[Row]) -> str:
-        """See Place."""
+        """See Backend."""
         offsets = sum(row["end_offset"] - row["start_offset"] for row in rows)
         return (
             f"{plural(len({row['topic'] for row in rows}), 'topic')}, "
@@ -259,8 +259,8 @@ def _at(log: Log | None, when: int | str, committed: bool) -> At:
 class _LogReader:
     """Reads a directory's partitions from their positions on; also those that get records later."""
 
-    def __init__(self, place: Directory, positions: Offsets, committed: bool) -> None:
-        self.place = place
+    def __init__(self, backend: DirectoryBackend, positions: Offsets, committed: bool) -> None:
+        self.backend = backend
         self.positions = dict(positions)
         self.committed = committed
         self.passes: dict[TopicPartition, Any] = {}
@@ -273,7 +273,7 @@ class _LogReader:
 
     def _next(self, tp: TopicPartition) -> list[list[Record]]:
         if tp not in self.passes:
-            log = self.place.log(tp)
+            log = self.backend.log(tp)
             if self.positions[tp] == _end(log, self.committed):
                 return []
             if log is None:
@@ -293,7 +293,7 @@ class _LogReader:
     def _wait(self, seconds: float) -> None:
         if not self.passes and len(self.positions) == 1:
             tp, offset = next(iter(self.positions.items()))
-            log = self.place.log(tp)
+            log = self.backend.log(tp)
             if log is not None:
                 log.wait(offset, int(1000 * seconds))
                 return
@@ -356,7 +356,7 @@ def _codecs(log: Log) -> list[str]:
 # ---- a cluster -----------------------------------------------------------------------------
 
 
-class ClusterPlace(Place):
+class ClusterBackend(Backend):
     """The topics of a cluster, ours or Apache Kafka's."""
 
     heads: tuple[str, ...] = (
@@ -375,35 +375,35 @@ class ClusterPlace(Place):
         self.cluster.refresh(list(self.cluster.topics))
 
     def topics(self, internal: bool) -> list[str]:
-        """See Place."""
+        """See Backend."""
         return self.admin.list_topics(internal)
 
     def partitions(self, topic: str) -> list[TopicPartition]:
-        """See Place."""
+        """See Backend."""
         return known_partitions(self.admin, topic)
 
     def firsts(self, some: list[TopicPartition]) -> Offsets:
-        """See Place."""
+        """See Backend."""
         return {tp: at.offset for tp, at in self.listed(some, "earliest", False).items()}
 
     def ends(self, some: list[TopicPartition], committed: bool) -> Offsets:
-        """See Place."""
+        """See Backend."""
         return {tp: at.offset for tp, at in self.listed(some, "latest", committed).items()}
 
     def listed(
         self, some: list[TopicPartition], when: int | str, committed: bool
     ) -> dict[TopicPartition, At]:
-        """See Place."""
+        """See Backend."""
         isolation = "read_committed" if committed else "read_uncommitted"
         found = self.admin.list_offsets(dict.fromkeys(some, when), isolation=isolation)
         return {tp: At(at.offset, at.timestamp_ms) for tp, at in found.check().items()}
 
     def reader(self, positions: Offsets, committed: bool) -> Reader:
-        """See Place."""
+        """See Backend."""
         return _FetchReader(self.cluster, positions, committed)
 
     def describe(self, topic: str) -> list[Row]:
-        """See Place."""
+        """See Backend."""
         info = self.admin.describe_topics([topic])[topic]
         settings = self.admin.describe_configs([("topic", topic)])["topic", topic]
         changed = {c.name: c.value for c in settings.values() if c.source == "topic"}
@@ -422,7 +422,7 @@ class ClusterPlace(Place):
         ]
 
     def cells(self, row: Row) -> list[str]:
-        """See Place."""
+        """See Backend."""
         known = row["start_offset"] >= 0
         return [
             row["topic"],
@@ -436,7 +436,7 @@ class ClusterPlace(Place):
         ]
 
     def footer(self, rows: list[Row]) -> str:
-        """See Place."""
+        """See Backend."""
         settings = {row["topic"]: row["config"] for row in rows if row["config"]}
         lines = [
             f"{name}: " + ", ".join(f"{k}={v}" for k, v in config.items())
