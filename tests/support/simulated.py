@@ -72,7 +72,7 @@ def simulation(make: Callable[..., W], *parts: Callable[[W], object]) -> Callabl
     """Returns a function of a seed: it makes a world and plays the parts of a run in it.  That
     raises Violated, with the seed and the last events."""
 
-    def simulate(seed: int, *more: Any) -> W:
+    def simulate(seed: int | str, *more: Any) -> W:
         made = make(seed, *more)
         try:
             for part in parts:
