@@ -185,9 +185,7 @@ class Checks:
         """A leader that shuts down in order no longer leads, or ends."""
         known = self.committed.get(replica.tp, [])
         for offset, checksum in taken if self.is_current(replica.tp, replica.topic_id) else ():
-            if not self._unclean and (
-                offset >= len(known) or known[offset].checksum != checksum
-            ):  # fmt: skip
+            if not self._unclean and (offset >= len(known) or known[offset].checksum != checksum):
                 raise Violated(f"orderly: {replica!r}: {offset}, taken with acks=1, is lost")
 
     def follows(self, replica: Copied, before: int) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 from uuid import UUID
 
 from kafkalog.simulate.around import Setup
 from kafkalog.simulate.checks import Checks
-from kafkalog.simulate.network import Connection, Network
+from kafkalog.simulate.network import Network, Place
 from kafkalog.simulate.records import batch, checksum, walk
 from kafkalog.simulate.replica import CONSUMER, Fetch, Produce, Produced, Row, Where
 from kafkalog.types import TopicPartition
@@ -18,33 +17,17 @@ __all__ = ["Client", "Producer", "Reader"]
 AGAIN_MS = 20.0
 
 
-class Client:
+class Client(Place):
     """A client that knows a partition's leader, as some node reported it."""
 
     def __init__(
         self, number: int, tp: TopicPartition, network: Network, setup: Setup, checks: Checks
     ) -> None:
-        self.number, self.life, self.up, self.paused_until_ms = number, 1, True, 0.0
+        super().__init__(number, network)
         self.tp, self.setup, self.checks = tp, setup, checks
-        self.world = network.world
         self.stopped = False
-        self._network = network
-        self._connections: dict[int, Connection] = {}
+        self.limit_ms = setup.answer_ms * 2
         self.leader = self.leader_epoch = -1
-        network.add(self)
-
-    def serve(self, connection: Connection, request: Any, reply: Callable[[Any], None]) -> None:
-        """A client gets no requests."""
-
-    def ask(
-        self, place: int, request: Any, answered: Callable[[Any], None], failed: Callable[[], None]
-    ) -> None:
-        """Send a request to a node."""
-        found = self._connections.get(place)
-        if found is None or not found.open:
-            receiver = self._network.places[place]
-            found = self._connections[place] = Connection(self._network, self, receiver)
-        found.ask(request, answered, failed, self.setup.answer_ms * 2)
 
     def find(self, then: Callable[[], None]) -> None:
         """Ask some node for the leader."""
@@ -55,7 +38,7 @@ class Client:
             self.after(AGAIN_MS, then)
 
         node = self.world.rng.randint(1, self.setup.nodes)
-        self.ask(node, Where(self.tp), told, lambda: self.after(AGAIN_MS, then))
+        self.ask(node, Where(self.tp), told, lambda: self.after(AGAIN_MS, then), self.limit_ms)
 
     def after(self, ms: float, call: Callable[[], None]) -> None:
         """Call it after about that time."""
@@ -105,7 +88,7 @@ class Producer(Client):
             self.find(self._send)
             return
         ask = Produce(self.tp, self._data, self.acks, self.topic_id)
-        self.ask(self.leader, ask, self._answered, self._again)
+        self.ask(self.leader, ask, self._answered, self._again, self.limit_ms)
 
     def _again(self) -> None:
         if self.acks == -1:
@@ -153,7 +136,7 @@ class Reader(Client):
             self._next()
             return
         ask = Fetch(self.tp, CONSUMER, -1, -1, self.offset, -1, -1)
-        self.ask(self.leader, ask, self._took, lambda: self.find(self._next))
+        self.ask(self.leader, ask, self._took, lambda: self.find(self._next), self.limit_ms)
 
     def _took(self, row: Row) -> None:
         if row.error_code:

@@ -93,9 +93,9 @@ class Cluster:
             every = (-1,), (-1, -1), (-1, -1) if self.setup.durable else (-1, 1)
             for acks in dice.choice(every):
                 number = 101 + len(self.clients)
-                self.clients.append(Producer(
-                    number, tp, self.network, self.setup, self.checks, acks, pause_ms
-                ))  # fmt: skip
+                self.clients.append(
+                    Producer(number, tp, self.network, self.setup, self.checks, acks, pause_ms)
+                )
             number = 101 + len(self.clients)
             self.clients.append(Reader(number, tp, self.network, self.setup, self.checks))
 
@@ -134,9 +134,9 @@ class Cluster:
         node = tree.TopicNode(topic_id, {0: self._placed(first)}, {}, {})
         self.tree.commit([Create(tree.topic_path(topic), tree.write_topic(node))])
         number = 101 + len(self.clients)
-        self.clients.append(Producer(
-            number, RECREATED, self.network, self.setup, self.checks, -1, 5.0, topic_id
-        ))  # fmt: skip
+        self.clients.append(
+            Producer(number, RECREATED, self.network, self.setup, self.checks, -1, 5.0, topic_id)
+        )
 
     def _unsettled(self) -> str:
         """As Checks.unsettled, for all topics."""

@@ -24,17 +24,15 @@ class _Expired:
     """The answer to a session that has ended."""
 
 
-class Ensemble:
+class Ensemble(Place):
     """The place of the tree; it never stops, but links to it break."""
 
     def __init__(self, network: Network, timeout_ms: float) -> None:
-        self.number, self.life, self.up, self.paused_until_ms = ENSEMBLE, 1, True, 0.0
+        super().__init__(ENSEMBLE, network)
         self.tree = Tree()
         self.timeout_ms = timeout_ms
-        self._world = network.world
         self._heard_ms: dict[int, float] = {}
         self._by: dict[int, Connection] = {}
-        network.add(self)
 
     def serve(self, connection: Connection, request: Any, reply: Callable[[Any], None]) -> None:
         """(session, deed).  Session 0 begins a session.  No deed only keeps it alive; ATTACH moves
@@ -47,8 +45,8 @@ class Ensemble:
             return
         if not session:
             session = self.tree.begin(lambda seen: self._tell(session, seen))
-            self._world.later(self.timeout_ms, lambda: self._look(session))
-        self._heard_ms[session] = self._world.now_ms
+            self.world.later(self.timeout_ms, lambda: self._look(session))
+        self._heard_ms[session] = self.world.now_ms
         if self._by.get(session) is not connection:
             self._by[session] = connection
             self.tree.forget(session)
@@ -59,15 +57,15 @@ class Ensemble:
 
     def _look(self, session: int) -> None:
         if session in self.tree.sessions:
-            left_ms = self._heard_ms[session] + self.timeout_ms - self._world.now_ms
+            left_ms = self._heard_ms[session] + self.timeout_ms - self.world.now_ms
             if left_ms <= 0:
                 self.expire(session)
             else:
-                self._world.later(left_ms, lambda: self._look(session))
+                self.world.later(left_ms, lambda: self._look(session))
 
     def expire(self, session: int) -> None:
         """End a session without its owner's knowledge."""
-        self._world.note("zookeeper: session", session, "expires")
+        self.world.note("zookeeper: session", session, "expires")
         self.tree.end(session)
 
 

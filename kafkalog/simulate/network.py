@@ -8,23 +8,44 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from kafkalog.simulate.world import Life, World
+from kafkalog.simulate.world import World
 
 __all__ = ["Connection", "Network", "Place", "Speed"]
 
 Call = Callable[[], None]
 
 
-class Place(Life, Protocol):
-    """What can be reached over the network: a node, ZooKeeper, a client."""
+class Place:
+    """What is on the network: a node, ZooKeeper, a client."""
 
-    number: int
-    up: bool
+    def __init__(self, number: int, network: Network, up: bool = True) -> None:
+        self.number, self.up, self.paused_until_ms = number, up, 0.0
+        self.life = int(up)
+        """Another number after each start and each end."""
+        self.world = network.world
+        self._network = network
+        self._connections: dict[tuple[int, Any], Connection] = {}
+        network.places[number] = self
 
     def serve(self, connection: Connection, request: Any, reply: Callable[[Any], None]) -> None:
-        """A request arrived; the answer may be given later."""
+        """A request arrived; the answer may be given later.  A client gets none."""
+
+    def ask(
+        self, place: int, request: Any, answered: Callable[[Any], None],
+        failed: Callable[[], None], limit_ms: float, channel: Any = None,
+    ) -> None:  # fmt: skip
+        """Send a request to another place; the requests of a channel share one connection."""
+        receiver = self._network.places.get(place)
+        if receiver is None:
+            self.world.later(0, failed, self)
+            return
+        found = self._connections.get((place, channel))
+        if found is None or not found.open:
+            found = Connection(self._network, self, receiver)
+            self._connections[place, channel] = found
+        found.ask(request, answered, failed, limit_ms)
 
 
 class Speed(NamedTuple):
@@ -47,10 +68,6 @@ class Network:
         self.places: dict[int, Place] = {}
         self._cut: set[tuple[int, int]] = set()
         self._held: dict[tuple[int, int], list[Call]] = {}
-
-    def add(self, place: Place) -> None:
-        """Add a place."""
-        self.places[place.number] = place
 
     def cut(self, links: Iterable[tuple[int, int]]) -> None:
         """Hold all messages on these links until they are healed."""

@@ -19,7 +19,7 @@ from kafkalog.metadata.image import empty_image
 from kafkalog.replication.roles import Drop
 from kafkalog.simulate.around import Judge, Setup
 from kafkalog.simulate.ensemble import Ensemble, Link
-from kafkalog.simulate.network import Connection, Network
+from kafkalog.simulate.network import Connection, Network, Place
 from kafkalog.simulate.reign import LISTENER, Reigning
 from kafkalog.simulate.replica import Ends, Fetch, Produce, Produced, Replica, Row, Where
 from kafkalog.simulate.rules import Rules
@@ -48,17 +48,16 @@ LET_GO_TIMES, LET_GO_AGAIN_MS = 4, 100.0
 ALTER_VERSION = CONTROLLED_SHUTDOWN_VERSION = 3
 
 
-class Node:
+class Node(Place):
     """A node; it is down until `start`."""
 
     def __init__(
         self, number: int, folder: Path, network: Network, ensemble: Ensemble, setup: Setup,
         rules: Rules, checks: Judge,
     ) -> None:  # fmt: skip
-        self.number, self.life, self.up, self.paused_until_ms = number, 0, False, 0.0
+        super().__init__(number, network, up=False)
         self.stopping = False
         self.folder, self.setup, self.rules, self.checks = folder, setup, rules, checks
-        self.world = network.world
         self.standing = self._nothing()
         self.replicas: dict[TopicPartition, Replica] = {}
         self.on_disk: dict[TopicPartition, int] = {}
@@ -71,11 +70,9 @@ class Node:
         """How far its wall clock is off."""
         self.link: Link
         self.reigning: Reigning
-        self._network, self._ensemble = network, ensemble
-        self._connections: dict[Any, Connection] = {}
+        self._ensemble = ensemble
         self._proposing = False
         self._waiting: list[Callable[[], None]] = []
-        network.add(self)
 
     def _nothing(self) -> MemberState:
         return MemberState(self.number, -1, -1, 0, empty_image("simulated", self.number), {})
@@ -193,21 +190,6 @@ class Node:
         self.replicas.clear()
 
     # ---- the network ----------------------------------------------------------------------------
-
-    def ask(
-        self, place: int, request: Any, answered: Callable[[Any], None],
-        failed: Callable[[], None], limit_ms: float, channel: Any,
-    ) -> None:  # fmt: skip
-        """Send a request to another place; the requests of a channel share one connection."""
-        receiver = self._network.places.get(place)
-        if receiver is None:
-            self.after(0, failed)
-            return
-        key = place, channel
-        found = self._connections.get(key)
-        if found is None or not found.open:
-            found = self._connections[key] = Connection(self._network, self, receiver)
-        found.ask(request, answered, failed, limit_ms)
 
     def serve(self, connection: Connection, request: Any, reply: Callable[[Any], None]) -> None:
         """Answer a request."""

@@ -67,13 +67,11 @@ class Reigning:
     def stand(self) -> None:
         """With a session and a registration: become the controller if there is none."""
         asked = self._connected
-        self._node.link.ask(
-            lambda there, session: (
-                there.read(tree.CONTROLLER, session), there.read(tree.CONTROLLER_EPOCH)
-            ),
-            lambda found: self._stood(asked, *found),
-            self._lost,
-        )  # fmt: skip
+
+        def read(there: Tree, session: int) -> tuple[Any, Any]:
+            return there.read(tree.CONTROLLER, session), there.read(tree.CONTROLLER_EPOCH)
+
+        self._node.link.ask(read, lambda found: self._stood(asked, *found), self._lost)
 
     def _stood(self, asked: int, holder: Any, epoch: Any) -> None:
         if asked != self._connected or self._reading:

@@ -339,9 +339,7 @@ class Replica:
                 reply(Produced("", span.last_offset))
                 return
             now_ms = int(self.node.wall_ms())
-            check(lib.kl_alone_append(
-                self._role, ask.batch, len(ask.batch), ask.acks, now_ms, out
-            ))  # fmt: skip
+            check(lib.kl_alone_append(self._role, ask.batch, len(ask.batch), ask.acks, now_ms, out))
         except KafkalogError as problem:
             reply(Produced(type(problem).__name__, leader_epoch=self.leader_epoch))
             return

@@ -33,7 +33,7 @@ class Life(Protocol):
 class World:
     """The clock, the events to come, chance, and the trace of what happened."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int | str) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
         self.now_ms: float = 0

@@ -43,12 +43,12 @@ class Faults:
     @classmethod
     def draw(cls: type[F], rng: Random, never: tuple[str, ...] = ()) -> F:
         """The faults of a run, drawn in the order of the fields; `never`: not drawn."""
-        choices = {one.name: one.metadata.get("choices", ()) for one in fields(cls)}
-        return cls(**{
-            name: rng.choice(some) if len(some) > 1 else some[0]
-            for name, some in choices.items()
-            if some and name not in never
-        })  # fmt: skip
+        found = cls()
+        for one in fields(cls):
+            some = one.metadata.get("choices", ())
+            if some and one.name not in never:
+                setattr(found, one.name, rng.choice(some) if len(some) > 1 else some[0])
+        return found
 
 
 class World(world.World):
@@ -72,7 +72,7 @@ def simulation(make: Callable[..., W], *parts: Callable[[W], object]) -> Callabl
     """Returns a function of a seed: it makes a world and plays the parts of a run in it.  That
     raises Violated, with the seed and the last events."""
 
-    def simulate(seed: int, *more: Any) -> W:
+    def simulate(seed: int | str, *more: Any) -> W:
         made = make(seed, *more)
         try:
             for part in parts:

@@ -88,9 +88,8 @@ class Node:
         """
         done = False
         for tp, now in list(self.led.items()):
-            joining = [one for one in now.replicas
-                       if one not in now.in_sync and self._follows(one, tp)]  # fmt: skip
-            wanted = (*now.in_sync, *joining)
+            others = [one for one in now.replicas if one not in now.in_sync]
+            wanted = (*now.in_sync, *(one for one in others if self._follows(one, tp)))
             if tp.topic in self.standing.image.topics and (wanted != now.in_sync or now.recovering):
                 proposal = Proposal(wanted, (-1,) * len(wanted))
                 done |= self._asks(tp, now._replace(proposal=proposal))
@@ -254,9 +253,10 @@ class Simulated(Driven):
         assert active is not None
         context = active.context
         return [
-            TopicPartition(*key) for key, one in context.partitions.items()
+            TopicPartition(*key)
+            for key, one in context.partitions.items()
             if moving(one) and {*target(one)} <= {*one.isr} and key[0] not in context.deleted
-        ]  # fmt: skip
+        ]
 
     # ---- what must hold ------------------------------------------------------------------------
 
@@ -270,15 +270,12 @@ class Simulated(Driven):
         active = self.controller.active
         assert active is not None
         context = active.context
-        found = self.controller.problems + [
-            f"{name}: {value}"
-            for name in ("deleted", "failed", "retrying", "stale", "requested_moves")
-            if (value := getattr(context, name))
-        ]  # fmt: skip
+        names = "deleted", "failed", "retrying", "stale", "requested_moves"
+        left = [(name, getattr(context, name)) for name in names]
+        found = self.controller.problems + [f"{name}: {value}" for name, value in left if value]
         folders = (tree.DELETE_TOPICS, tree.ISR_CHANGES)
-        found += [path for path in self.znodes
-                  if path in (tree.REASSIGNMENT, tree.ELECTION)
-                  or path.rpartition("/")[0] in folders]  # fmt: skip
+        found += [path for path in (tree.REASSIGNMENT, tree.ELECTION) if path in self.znodes]
+        found += [path for path in self.znodes if path.rpartition("/")[0] in folders]
         known = {key for key in context.partitions if key[0] == topic}
         node = self.znodes.get(tree.topic_path(topic))
         numbers = set() if node is None else {*tree.read_topic(topic, node.data).replicas}
@@ -290,10 +287,10 @@ class Simulated(Driven):
         for node in self.nodes.values():
             if topic in node.standing.image.topics:
                 found.append(f"the metadata of node {node.number}")
-            found += [f"{tp} is held by {node.number}" for tp in node.standing.held
-                      if tp.topic == topic]  # fmt: skip
-            found += [f"{tp} is on disk of {node.number}" for tp in node.copies
-                      if tp.topic == topic]  # fmt: skip
+            held = [tp for tp in node.standing.held if tp.topic == topic]
+            found += [f"{tp} is held by {node.number}" for tp in held]
+            copies = [tp for tp in node.copies if tp.topic == topic]
+            found += [f"{tp} is on disk of {node.number}" for tp in copies]
         return found
 
     def _unled(self, topic: str) -> list[str]:

@@ -95,10 +95,13 @@ def forgets_who_waits(patch: pytest.MonkeyPatch) -> None:
 def takes_failures_for_success(patch: pytest.MonkeyPatch) -> None:
     """A failed append counts as successful."""
     settled = core.GroupCoordinatorState.settled
-    patch.setattr(
-        core.GroupCoordinatorState, "settled", lambda self, number, _e, step: settled(
-            self, number, ErrorCode.NONE, step)
-    )  # fmt: skip
+
+    def succeeds(
+        self: core.GroupCoordinatorState, number: int, _error: ErrorCode, step: Step
+    ) -> None:
+        settled(self, number, ErrorCode.NONE, step)
+
+    patch.setattr(core.GroupCoordinatorState, "settled", succeeds)
 
 
 def waits_for_ever(patch: pytest.MonkeyPatch) -> None:
@@ -115,9 +118,11 @@ def waits_for_ever(patch: pytest.MonkeyPatch) -> None:
 def loses_commits_on_deletion(patch: pytest.MonkeyPatch) -> None:
     """The check for expired offsets removes all offsets of an empty group."""
     patch.setattr(offsets, "expired", lambda group, *_: list(group.known_offsets()))
-    again = "_look_for_expired"
-    patch.setattr(core.GroupCoordinatorState, again, lambda self, partition, step: self.timers.set(
-        ("retention", partition, "", ""), step.now_ms + 5_000))  # fmt: skip
+
+    def look(self: core.GroupCoordinatorState, partition: int, step: Step) -> None:
+        self.timers.set(("retention", partition, "", ""), step.now_ms + 5_000)
+
+    patch.setattr(core.GroupCoordinatorState, "_look_for_expired", look)
 
 
 CANARIES = [

@@ -65,10 +65,13 @@ def test_needless_refusals_are_found(
 def takes_failures_for_success(patch: pytest.MonkeyPatch) -> None:
     """A failed append counts as successful."""
     settled = TransactionCoordinatorState.settled
-    patch.setattr(
-        TransactionCoordinatorState, "settled", lambda self, number, _e, step: settled(
-            self, number, ErrorCode.NONE, step)
-    )  # fmt: skip
+
+    def succeeds(
+        self: TransactionCoordinatorState, number: int, _error: ErrorCode, step: Any
+    ) -> None:
+        settled(self, number, ErrorCode.NONE, step)
+
+    patch.setattr(TransactionCoordinatorState, "settled", succeeds)
 
 
 def never_looks_for_late_ones(patch: pytest.MonkeyPatch) -> None:
@@ -84,10 +87,13 @@ def forgets_what_was_decided(patch: pytest.MonkeyPatch) -> None:
 def sends_markers_once(patch: pytest.MonkeyPatch) -> None:
     """A failed marker counts as written."""
     marked = TransactionCoordinatorState.marked
-    patch.setattr(
-        TransactionCoordinatorState, "marked", lambda self, marker, _e, step: marked(
-            self, marker, ErrorCode.NONE, step)
-    )  # fmt: skip
+
+    def succeeds(
+        self: TransactionCoordinatorState, marker: Any, _error: ErrorCode, step: Any
+    ) -> None:
+        marked(self, marker, ErrorCode.NONE, step)
+
+    patch.setattr(TransactionCoordinatorState, "marked", succeeds)
 
 
 def fences_nobody(patch: pytest.MonkeyPatch) -> None:
@@ -103,8 +109,8 @@ def fences_nobody(patch: pytest.MonkeyPatch) -> None:
 
 def lets_anybody_write(patch: pytest.MonkeyPatch) -> None:
     """Batches are not verified: any producer begins a transaction."""
-    patch.setattr(requests, "verify", lambda _s, _a, partitions: dict.fromkeys(
-        partitions, ErrorCode.NONE))  # fmt: skip
+    none = ErrorCode.NONE
+    patch.setattr(requests, "verify", lambda _s, _a, those: dict.fromkeys(those, none))
 
 
 def keeps_the_epoch(patch: pytest.MonkeyPatch) -> None:

@@ -201,9 +201,8 @@ def test_truncated_committed_records_are_kept(
     (line,) = [one for one in caplog.records if one.levelno == logging.WARNING]
     (kept,) = folder.glob("*.damaged")
     assert line.message == (
-        "t-0: 15 offsets from 25 up to 40 are cut, as its leader lacks them: "
-        f"kept in {kept}"
-    )  # fmt: skip
+        f"t-0: 15 offsets from 25 up to 40 are cut, as its leader lacks them: kept in {kept}"
+    )
     assert [bytes(data) for _, data in whole_batches(kept.read_bytes())] == whole[25:]
     assert copy.now().log_end == 25 and copy.log.verify().clean
     caplog.clear()

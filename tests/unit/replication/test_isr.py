@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
@@ -23,7 +22,9 @@ from kafkalog.replication.isr import (
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.controller import LEADER_AND_ISR
 from kafkalog.wire.tables.internal import ALTER_PARTITION
+from tests.support import simulated
 from tests.support.effort import SEED, rounds
+from tests.support.simulated import simulation
 from tests.unit.cluster.building import Cluster, Shown
 
 EPOCHS = {1: 101, 2: 102, 3: 103}
@@ -147,11 +148,11 @@ def test_a_late_answer_says_nothing() -> None:
 # ---- against the controller ----------------------------------------------------------------------
 
 
-class World:
+class World(simulated.World):
     """Leader 1, which never dies, its controller, followers that come and go, lost messages."""
 
-    def __init__(self, dice: random.Random) -> None:
-        self.dice = dice
+    def __init__(self, seed: str) -> None:
+        super().__init__(seed)
         self.cluster = Cluster()
         self.cluster.led(KEY, (1, 2, 3), Shown(1, 5, (1, 2), 7))
         self.living = {1: 101, 2: 102, 3: 103}
@@ -167,7 +168,7 @@ class World:
 
     def others_live(self) -> None:
         """Let a follower die, or return."""
-        node = self.dice.choice((2, 3))
+        node = self.rng.choice((2, 3))
         if node in self.living:
             del self.living[node]
         else:
@@ -189,18 +190,18 @@ class World:
             self.isr = told(self.isr, now) or self.isr
 
     def lag(self) -> None:
-        late = [state(self.dice.choice((2, 3)), -1)]
+        late = [state(self.rng.choice((2, 3)), -1)]
         self.isr = shrink(self.isr, late, 1000, self.known)
 
     def catch_up(self) -> None:
-        node = self.dice.choice((2, 3))
-        life = self.living.get(node, 0) if self.dice.random() < 0.8 else 0
+        node = self.rng.choice((2, 3))
+        life = self.living.get(node, 0) if self.rng.random() < 0.8 else 0
         found = expand(self.isr, CaughtUp(0, node, life, self.isr.leader_epoch), self.known)
         if found != self.isr:
             self.isr, self.joined[node] = found, life
 
     def release(self) -> None:
-        ends = [state(one, 0)._replace(log_end=self.dice.choice((39, 40))) for one in (2, 3)]
+        ends = [state(one, 0)._replace(log_end=self.rng.choice((39, 40))) for one in (2, 3)]
         self.isr = released(self.isr, ends, 40)
 
     def ask(self) -> None:
@@ -210,8 +211,8 @@ class World:
     def decide(self) -> None:
         if not self.asked:
             return
-        asked = self.asked.pop(self.dice.randrange(len(self.asked)))
-        if self.dice.random() < 0.2:
+        asked = self.asked.pop(self.rng.randrange(len(self.asked)))
+        if self.rng.random() < 0.2:
             self.asked.append(asked)  # the request arrives twice
         assert asked.proposal is not None
         pairs = tuple(zip(asked.proposal.isr, asked.proposal.epochs, strict=True))
@@ -222,9 +223,9 @@ class World:
             self.order()
         for node in {*self.cluster.shown(KEY).isr} - {*before}:
             assert self.joined[node] == self.living[node], "it had all, in this registration"
-        if self.dice.random() < 0.1:
+        if self.rng.random() < 0.1:
             self.answers.append((asked, row(ErrorCode.UNKNOWN_SERVER_ERROR)))
-        elif self.dice.random() < 0.7:
+        elif self.rng.random() < 0.7:
             answer = row(
                 code, leader_epoch=shown.leader_epoch, isr=list(shown.isr),
                 partition_epoch=shown.partition_epoch,
@@ -233,7 +234,7 @@ class World:
 
     def answer(self) -> None:
         if self.answers:
-            asked, answer = self.answers.pop(self.dice.randrange(len(self.answers)))
+            asked, answer = self.answers.pop(self.rng.randrange(len(self.answers)))
             self.isr = answered(self.isr, asked, answer)
 
     def check(self) -> None:
@@ -241,7 +242,7 @@ class World:
         now = self.cluster.shown(KEY)
         assert {*now.isr} <= self.isr.maximal, (now, self.isr)
 
-    def settle(self) -> None:
+    def end(self) -> None:
         """Lose no more messages; leader and controller must agree."""
         for _ in range(20):
             for step in (self.release, self.hear, self.ask, self.decide, self.answer):
@@ -256,19 +257,20 @@ class World:
             assert (now.isr, now.partition_epoch) == (self.isr.in_sync, self.isr.partition_epoch)
 
 
+def play(world: World) -> None:
+    steps = world.lag, world.catch_up, world.release, world.ask, world.decide, world.answer
+    for _ in range(60):
+        step = world.others_live if world.chance(0.1) else world.rng.choice((*steps, world.hear))
+        world.note(step.__name__)
+        step()
+        world.check()
+    world.note("no more messages are lost")
+    world.end()
+
+
 @pytest.mark.explore
 def test_histories() -> None:
     """Whatever is lost, late or duplicated: the ISR in the tree is within the maximal ISR."""
-    settled = 0
-    for number in rounds(300):
-        world = World(random.Random(f"{SEED}-{number}"))
-        steps = [
-            world.lag, world.catch_up, world.release, world.ask, world.decide, world.answer,
-            world.hear,
-        ]  # fmt: skip
-        for _ in range(60):
-            world.others_live() if world.dice.random() < 0.1 else world.dice.choice(steps)()
-            world.check()
-        world.settle()
-        settled += world.isr.proposal is None
-    assert settled > number / 2
+    simulate = simulation(World, play)
+    settled = [simulate(f"{SEED}-{number}").isr.proposal is None for number in rounds(300)]
+    assert sum(settled) > len(settled) / 2

@@ -146,8 +146,8 @@ def test_a_copy_that_is_behind_stays_so_until_the_throttle_is_lifted(
         open_copy(tmp_path / "slow" / "t-0") as slow,
         open_copy(tmp_path / "quick" / "t-0") as quick,
     ):
-        held = Fetcher(Replica(2), place, lambda *what: told.append(what),
-                       free._replace(throttle=throttle))  # fmt: skip
+        slowed = free._replace(throttle=throttle)
+        held = Fetcher(Replica(2), place, lambda *what: told.append(what), slowed)
         other = Fetcher(Replica(2), place, lambda *what: told.append(what), free)
         try:
             epoch = topic.partitions[0].leader_epoch

@@ -257,11 +257,9 @@ def a_command_that_comes_again(make: Make) -> None:
     two = scene.nodes[2]
     scene.until(lambda: scene.replica(3).leader_epoch == scene.replica(2).leader_epoch)
     epoch = scene.replica(2).leader_epoch
-    before = next(
-        one for one in told
-        if one["broker_epoch"] == two.standing.epoch
-        and one["topic_states"][0]["partition_states"][0]["leader"] == 1
-    )  # fmt: skip
+    mine = [one for one in told if one["broker_epoch"] == two.standing.epoch]
+    states = [one["topic_states"][0]["partition_states"][0] for one in mine]
+    before = mine[[state["leader"] for state in states].index(1)]
     before = {**before, "controller_epoch": two.standing.controller_epoch}
     version = LEADER_AND_ISR.max_version
     data = LEADER_AND_ISR.encode_request(version, before)

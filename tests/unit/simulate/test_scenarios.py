@@ -212,8 +212,7 @@ def test_what_a_follower_took_last_is_shown_once_it_is_on_its_disk(
     make: Callable[..., Scene],
 ) -> None:
     """It leads next, alone: readers see no record that the next power failure could take."""
-    scene = make(durable=True, nodes=2, replicas=2, disk_ms=50.0,
-                    topic_config=DURABLE)  # fmt: skip
+    scene = make(durable=True, nodes=2, replicas=2, disk_ms=50.0, topic_config=DURABLE)
     scene.send(1)
     scene.until(lambda: scene.replica(2).log.end_offset == 1)
     assert scene.replica(2).handle.flushed_offset == 0

@@ -97,9 +97,8 @@ class Judge:
     def _synced(self, fields: dict[str, Any], body: Any) -> None:
         mine = set[TopicPartition]()
         if body.assignment:
-            _, found = CONSUMER_PROTOCOL.decode_assignment(body.assignment)
-            mine = {TopicPartition(t.topic, p) for t in found.assigned_partitions
-                    for p in t.partitions}  # fmt: skip
+            topics = CONSUMER_PROTOCOL.decode_assignment(body.assignment)[1].assigned_partitions
+            mine = {TopicPartition(one.topic, p) for one in topics for p in one.partitions}
         generation, who = fields["generation_id"], _who(fields)
         told = self._told.setdefault(generation, {})
         for other, theirs in told.items():

@@ -376,8 +376,8 @@ class Simulated(GroupWorld):
         if commits == "mixed":
             commits = rng.choice(["auto", "background", "sync", "transaction"])
         instance = f"host-{number}" if rng.random() < 0.25 else None
-        return Habits(commits, rng.choice([10, 200, 2_000]), rng.choice([200, 1_000, 5_000]),
-                      instance)  # fmt: skip
+        work_ms, interval_ms = rng.choice([10, 200, 2_000]), rng.choice([200, 1_000, 5_000])
+        return Habits(commits, work_ms, interval_ms, instance)
 
     @property
     def living(self) -> list[Consumer]:

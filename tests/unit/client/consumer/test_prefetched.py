@@ -15,7 +15,6 @@ P6  after the end nothing is handed out
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,6 +23,8 @@ import pytest
 from kafkalog.client.calls.groups import CommittedOffset
 from kafkalog.client.consumer.prefetched import Prefetched
 from kafkalog.types import Record, TopicPartition
+from tests.support import simulated
+from tests.support.simulated import simulation
 
 TPS = [TopicPartition("t", number) for number in range(3)]
 STEPS = 120
@@ -49,11 +50,11 @@ class Failure(Exception):
         self.partition = partition
 
 
-class Model:
+class Model(simulated.World):
     """A consumer, its thread, and the loop that takes from it."""
 
     def __init__(self, seed: int, kind: type[Prefetched]) -> None:
-        self.random = random.Random(seed)
+        super().__init__(seed)
         self.ahead = kind(self)
         self.ahead.sure_s = 0.0
         self.positions = dict.fromkeys(TPS, 0)
@@ -89,20 +90,20 @@ class Model:
     def poll(self, columns: bool) -> list[Any]:
         self.loop_turn()
         if not self.holds:  # lost: it joins again, and begins at what the group has committed
-            some = self.random.sample(TPS, self.random.randint(1, 3))
+            some = self.rng.sample(TPS, self.rng.randint(1, 3))
             self.positions = {tp: self.committed[tp] for tp in some}
             self.next = dict(self.positions)
             self.paused.clear()
             self.holds = True
             return []
-        if self.random.random() < 0.1:
-            partition = self.random.choice([None, *self.positions]) if self.positions else None
+        if self.rng.random() < 0.1:
+            partition = self.rng.choice([None, *self.positions]) if self.positions else None
             self.failures += 1
             self.untold = self.failures
             raise Failure(self.failures, partition)
         found: list[Any] = []
         for tp in self.positions:
-            count = 0 if tp in self.paused else self.random.randint(0, 3)
+            count = 0 if tp in self.paused else self.rng.randint(0, 3)
             first = self.positions[tp]
             rows = [record(tp, first + number) for number in range(count)]
             self.positions[tp] += count
@@ -112,29 +113,29 @@ class Model:
     # ---- the thread ----------------------------------------------------------------------
 
     def read(self) -> None:
-        columns = self.random.random() < 0.3
+        columns = self.rng.random() < 0.3
         self.ahead.read(columns, lambda: self.poll(columns))
 
     def seek(self) -> None:
         def call() -> None:
             self.loop_turn()
             if self.positions:
-                tp = self.random.choice(list(self.positions))
-                self.positions[tp] = self.next[tp] = self.random.randint(0, 50)
+                tp = self.rng.choice(list(self.positions))
+                self.positions[tp] = self.next[tp] = self.rng.randint(0, 50)
 
         self.change(call)
 
     def pause(self) -> None:
         def call() -> None:
             self.loop_turn()
-            self.paused ^= {self.random.choice(TPS)}
+            self.paused ^= {self.rng.choice(TPS)}
 
         self.change(call)
 
     def assign(self) -> None:
         def call() -> None:
             self.loop_turn()
-            some = self.random.sample(TPS, self.random.randint(0, 3))
+            some = self.rng.sample(TPS, self.rng.randint(0, 3))
             self.positions = {tp: self.positions.get(tp, self.committed[tp]) for tp in some}
             self.next = dict(self.positions)
 
@@ -173,15 +174,15 @@ class Model:
     # ---- the loop ------------------------------------------------------------------------
 
     def loop_turn(self) -> None:
-        while self.random.random() < 0.4:
-            if self.random.random() < 0.1:
+        while self.rng.random() < 0.4:
+            if self.rng.random() < 0.1:
                 self.holds = False
             else:
                 self.take()
 
     def take(self) -> None:
-        columns = self.random.random() < 0.3
-        most = None if columns or self.random.random() < 0.2 else self.random.randint(1, 4)
+        columns = self.rng.random() < 0.3
+        most = None if columns or self.rng.random() < 0.2 else self.rng.randint(1, 4)
         try:
             if most == 1:
                 one = self.ahead.next()
@@ -200,14 +201,18 @@ class Model:
                 assert row.offset == self.next[tp], "P1"
                 self.next[tp] += 1
 
-    def run(self) -> None:
-        """Raises: AssertionError."""
+    def play(self) -> None:
         steps = [self.read] * 6 + [self.commit, self.position, self.seek, self.pause, self.assign]
         for _ in range(STEPS):
-            self.random.choice(steps)()
+            step = self.rng.choice(steps)
+            self.note(step.__name__)
+            step()
             self.loop_turn()
         self.end()
         self.loop_turn()
+
+
+simulate = simulation(Model, Model.play)
 
 
 def record(tp: TopicPartition, offset: int) -> Record:
@@ -217,7 +222,7 @@ def record(tp: TopicPartition, offset: int) -> Record:
 @pytest.mark.parametrize("first", range(0, SEEDS, 50))
 def test_simulation(first: int) -> None:
     for seed in range(first, first + 50):
-        Model(seed, Prefetched).run()
+        simulate(seed, Prefetched)
 
 
 # ---- mistakes that it must find ------------------------------------------------------------
@@ -296,4 +301,4 @@ class GoesOn(Prefetched):
 def test_mistakes_are_found(kind: type[Prefetched]) -> None:
     with pytest.raises(AssertionError, match=r"P[1-6]"):
         for seed in range(SEEDS):
-            Model(seed, kind).run()
+            simulate(seed, kind)

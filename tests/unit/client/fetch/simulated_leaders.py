@@ -307,17 +307,16 @@ class Logs:
         if part.leader >= 0:
             # Nodes that are down, or lag, may lack what is appended from now on.
             part.in_sync = {part.leader} if unclean else part.in_sync & self.alive
-        self.time.note(f"{_named(part)} is led by {part.leader} in epoch {part.epoch}"
-                       f"{', unclean' if unclean else ''}")  # fmt: skip
+        how = ", unclean" if unclean else ""
+        self.time.note(f"{_named(part)} is led by {part.leader} in epoch {part.epoch}{how}")
         if able:
-            log = part.replicas[part.leader]
+            log, mine = part.replicas[part.leader], (part.tp, part.topic_id)
             kept = {number for one in log.batches for number in one.numbers}
             self.cut |= {
                 number
                 for number, one in enumerate(self.made)
-                if (one.tp, one.topic_id) == (part.tp, part.topic_id) and one.offset >= log.start
-                and number not in kept
-            }  # fmt: skip
+                if (one.tp, one.topic_id) == mine and one.offset >= log.start and number not in kept
+            }
         for node in part.replicas:
             self.tell(part, node, part.epoch)
 
