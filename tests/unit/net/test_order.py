@@ -41,7 +41,7 @@ def test_requests_of_many_connections_are_answered_in_any_order():
 
 
 def test_a_request_without_response_lets_the_next_run():
-    def silent_when_odd(taken: network.Taken) -> None:
+    def silent_when_odd(taken: network.RawRequest) -> None:
         taken.answer(b"", -1 if taken.correlation_id % 2 else 0)
 
     with Server(silent_when_odd) as server, server.client() as client:
