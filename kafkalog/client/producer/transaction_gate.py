@@ -184,7 +184,9 @@ class Boundaries:
     # ---- offsets -----------------------------------------------------------------------
 
     def send_offsets(
-        self, offsets: Mapping[TopicPartition, Any], group: str | GroupMetadata
+        self,
+        offsets: Mapping[TopicPartition, int | tuple[int, int, str | None]],
+        group: str | GroupMetadata,
     ) -> None:
         """As Producer.send_offsets."""
         identity = self._opened()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkalog.client.calls.groups import GroupMetadata
 from kafkalog.client.link.not_copied import Handle
@@ -99,7 +99,7 @@ class Transactor(Handle):
 
     def send_offsets(
         self,
-        offsets: Mapping[TopicPartition, Any],
+        offsets: Mapping[TopicPartition, int | tuple[int, int, str | None]],
         group: str | GroupMetadata,
     ) -> None:
         """Commit a group's offsets with the transaction.
