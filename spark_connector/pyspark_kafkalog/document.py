@@ -15,6 +15,14 @@ _HEAD = """# Spark
 
 Rendered from `spark_connector/pyspark_kafkalog`: `make docs`.
 `tests/spark/test_document_session.py` runs the programs of this chapter.
+
+`pip install '.[spark]'` in the checkout installs kafkalog with Spark, which needs Java 17. The
+programs run in the activated environment and read a topic of a data directory, for example:
+
+```sh
+printf '{"carrier": "AA", "delay": 12}\\n{"carrier": "UA", "delay": 40}\\n' > flights.json
+kafkalog ingest flights.json --dir data --topic flights --key carrier
+```
 """
 
 _SETUP = """

@@ -192,3 +192,21 @@ def test_every_page_is_in_the_contents() -> None:
         if f"- {page.relative_to(tree.ROOT / 'docs')}\n" not in contents
     ]
     assert missing == []
+
+
+def test_no_two_pages_have_one_title() -> None:
+    pages = [p for p in tree.with_suffix(".md") if (tree.ROOT / "docs") in p.parents]
+    titles = [page.read_text(encoding="utf-8").partition("\n")[0] for page in pages]
+    assert len(titles) > 20 and all(title.startswith("# ") for title in titles)
+    assert sorted(titles) == sorted(set(titles))
+
+
+def test_fences_are_read_by_every_builder() -> None:
+    """One word after the backticks: the site's builder takes two for text, and what follows for
+    code."""
+    wrong = [
+        f"{tree.named(path)}: {fence}"
+        for path in tree.with_suffix(".md")
+        for fence in re.findall(r"^ *(```\S+ .*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert wrong == []
