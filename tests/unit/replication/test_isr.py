@@ -175,7 +175,7 @@ class World(simulated.World):
             self.births += 1
             self.living[node] = self.births
         now = self.cluster.brokers(*self.living, **{f"b{n}": e for n, e in self.living.items()})
-        decision = brokers.brokers_are(self.cluster.context, self.cluster.told, now)
+        decision = brokers.brokers_changed(self.cluster.context, self.cluster.batch, now)
         self.cluster.decide(decision)
         self.order()
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafkalog.coordinator.step import Producer
-from kafkalog.coordinator.transactions.requests import Asked
+from kafkalog.coordinator.transactions.requests import ProducerClaim
 from kafkalog.server.transactions.inter_broker_client import IN_FLIGHT_MAX, InterBrokerClient
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
@@ -61,7 +61,9 @@ def test_a_node_that_is_silent_holds_up_no_other() -> None:
     answers.on(apis.WRITE_TXN_MARKERS, marked)
     found: Told = queue.SimpleQueue()
     with asking(_7=silent, _8=answers) as client:
-        client.allow(7, Asked("id", 1, 0), [TP], True, lambda results: found.put(("7", results)))
+        client.allow(
+            7, ProducerClaim("id", 1, 0), [TP], True, lambda results: found.put(("7", results))
+        )
         client.end(8, TP, Producer(1, 0, True, 0), lambda error: found.put(("8", error)))
         assert found.get(timeout=LIMIT_S) == ("8", ErrorCode.NONE)
         assert found.empty()
