@@ -101,7 +101,7 @@ class Controller:
         self._stray_replicas: Copies = {}  # of the last claim: known nowhere else
 
     @property
-    def reigns(self) -> bool:
+    def is_active(self) -> bool:
         """True if this node is the controller, as far as it knows."""
         return self._active is not None
 

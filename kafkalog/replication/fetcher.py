@@ -23,7 +23,6 @@ from kafkalog.client.link.failures import check_code, failure
 from kafkalog.client.link.patience import Patience
 from kafkalog.client.link.transport import Address, Options, Transport
 from kafkalog.client.link.wake_event import Bell
-from kafkalog.replication.asking import Asked, Asking
 from kafkalog.replication.follower_log import FollowerLog, all_now
 from kafkalog.replication.following import (
     Action,
@@ -39,6 +38,7 @@ from kafkalog.replication.following import (
     rest_s,
 )
 from kafkalog.replication.options import FetcherOptions
+from kafkalog.replication.partition_fetches import PartitionFetch, PartitionFetches
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 
@@ -131,7 +131,7 @@ class Fetcher:
         self._connection: Connection | None = None
         self._bell = Bell()  # rings at a command
         self._hurried = False  # the thread's own
-        self._asking = Asking()  # the thread's own
+        self._fetches = PartitionFetches()  # the thread's own
         self._asked_of: dict[TopicPartition, _Followed] = {}  # the thread's own
         self._look_s = 0.0  # the thread's own
         self._unsynced: set[FollowerLog] = set()  # the thread's own
@@ -272,7 +272,7 @@ class Fetcher:
         return self._connection
 
     def _hang_up(self) -> None:
-        self._asking.lost()
+        self._fetches.lost()
         with self._changed:
             connection, self._connection = self._connection, None
         if connection is not None:
@@ -312,20 +312,20 @@ class Fetcher:
             stale, self._stale = self._stale, set()
             self._bell.awake()
         self._look(stale)
-        if not self._asking.at:
+        if not self._fetches.at:
             return
         version = self._version(connection)
-        said = self._asking.next(version > NAMES_VERSION_MAX)
+        said = self._fetches.next(version > NAMES_VERSION_MAX)
         version = version if said.after.by_id else min(version, NAMES_VERSION_MAX)
         connection.send(apis.FETCH, self._request(said), version)
         answer = self._answer(connection)
         code = answer.error_code
         if code in sessions.LOST and said.epoch > 0:
-            self._asking.lost(code)
+            self._fetches.lost(code)
             return
         check_code(code, f"fetch from {self.leader}")
         count = sum(len(topic.partitions) for topic in answer.responses)
-        self._asking.answered(said, answer.session_id, count)
+        self._fetches.answered(said, answer.session_id, count)
         self._take(answer)
         if answer.throttle_time_ms > 0:
             self._wait(answer.throttle_time_ms / 1000)
@@ -367,12 +367,12 @@ class Fetcher:
         for tp in stale:
             if tp not in found:
                 self._asked_of.pop(tp, None)
-                self._asking.leave_out(tp)
+                self._fetches.leave_out(tp)
         for tp, one in found.items():
             command, now = one.command, now_of[tp]
             assert now is not None
-            asked = Asked(now.log_end, now.log_start, now.last_epoch, command.leader_epoch)
-            self._asking.put(tp, command.topic_id, asked)
+            asked = PartitionFetch(now.log_end, now.log_start, now.last_epoch, command.leader_epoch)
+            self._fetches.put(tp, command.topic_id, asked)
             self._asked_of[tp] = one
 
     def _found_of(
@@ -449,11 +449,11 @@ class Fetcher:
 
     def _take(self, answer: Any) -> None:
         for topic in answer.responses:
-            name = self._asking.topic(topic.topic, topic.topic_id)
+            name = self._fetches.topic(topic.topic, topic.topic_id)
             for row in topic.partitions:
                 tp = TopicPartition(name, row.partition_index)
                 if tp in self._asked_of:
-                    at = self._asking.at[tp].offset
+                    at = self._fetches.at[tp].offset
                     self._act(tp, self._asked_of[tp], fetched(row), at)
 
     # ---- what is done with one partition -----------------------------------------------------

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from kafkalog.wire.api import Api
     from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["Asking", "Controlling", "Membership"]
+__all__ = ["ControllerConnection", "Controlling", "Membership"]
 
 
-class Asking(Protocol):
+class ControllerConnection(Protocol):
     """A connection to the current controller: one request after another.  Any thread."""
 
     def ask(self, api: Api, fields: Any, at_most: int | None = None) -> Any:
@@ -61,13 +61,13 @@ class Membership(Metadata, Protocol):
     def fail(self, partitions: Collection[TopicPartition]) -> None:
         """The logs of these went offline."""
 
-    def tell_failed(self) -> None:
+    def report_failed(self) -> None:
         """Let the controller ask which replicas are offline here."""
 
-    def line(self) -> Asking:
+    def controller_connection(self) -> ControllerConnection:
         """A separate connection to the controller, for requests that must not wait for others."""
 
-    def ask_no_more(self) -> None:
+    def close_controller_connection(self) -> None:
         """Stop all waits for the controller, now and later; others' connections stay open."""
 
     def alter_configs(
@@ -82,7 +82,7 @@ class Controlling(Protocol):
     """A node's candidacy for controller."""
 
     @property
-    def reigns(self) -> bool:
+    def is_active(self) -> bool:
         """True if this node is the controller, as far as it knows."""
 
     def ask(

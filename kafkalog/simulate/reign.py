@@ -53,7 +53,7 @@ class Reigning:
     @property
     def reigns(self) -> bool:
         """True if the node is the controller, as far as it knows."""
-        return self._core.reigns
+        return self._core.is_active
 
     # ---- elections --------------------------------------------------------------------------
 

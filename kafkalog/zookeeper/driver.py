@@ -89,9 +89,9 @@ class Driver:
         self._thread.start()
 
     @property
-    def reigns(self) -> bool:
+    def is_active(self) -> bool:
         """True if this node is the controller, as far as it knows."""
-        return self._controller.reigns
+        return self._controller.is_active
 
     @property
     def takes(self) -> bool:

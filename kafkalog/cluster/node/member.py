@@ -19,9 +19,8 @@ from kafkalog import errors
 from kafkalog.client.link.failures import check_code, failure
 from kafkalog.client.link.transport import Address
 from kafkalog.cluster.node import controller_requests
-from kafkalog.cluster.node.controller_link import Line
-from kafkalog.cluster.node.noticing import Noticing
-from kafkalog.cluster.node.session_watch import Watching
+from kafkalog.cluster.node.controller_connection import ControllerConnection
+from kafkalog.cluster.node.session_watch import SessionWatch
 from kafkalog.cluster.node.state import (
     MemberState,
     failed,
@@ -34,6 +33,7 @@ from kafkalog.cluster.node.state import (
     without,
     without_leftovers,
 )
+from kafkalog.cluster.node.unsupported_watch import UnsupportedWatch
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.controller.settings import Plan, altered, each, mark_refused
 from kafkalog.log.log import Log, handle_of
@@ -105,8 +105,8 @@ class Member:
         self.reconfigure: Callable[[str | None], None] = lambda _: None
         """Applies the current settings of a topic, or of all, to open logs."""
         self._leaders: dict[int, Address] = {}  # newer than the image
-        self._lines: list[Line] = []
-        self._line = self.line()
+        self._connections: list[ControllerConnection] = []
+        self._connection = self.controller_connection()
         self._closed = threading.Event()
         self._places: tuple[Sequence[tree.Endpoint], str | None] | None = None
         self.registered: Callable[[int], None] = lambda _: None
@@ -117,8 +117,8 @@ class Member:
         told: queue.SimpleQueue[Life | Seen | None] = queue.SimpleQueue()
         self.session = open_session(hosts, told.put, timeouts)
         inner = (listener, self._control_listener)
-        self._noticing = Noticing(self.session, node, inner)
-        self._watching = Watching(self.session, told, self._set, self._begun, self._looked)
+        self._unsupported = UnsupportedWatch(self.session, node, inner)
+        self._watching = SessionWatch(self.session, told, self._set, self._begun, self._looked)
         loaded = patiently(lambda: read_tree(self.session, node), self.patience_s)
         for problem in loaded.problems:
             _logger.warning("%s", problem)
@@ -189,7 +189,7 @@ class Member:
                 break
             body = {"broker_id": self.node, "broker_epoch": self.epoch}
             try:
-                answer = self._line.ask(CONTROLLED_SHUTDOWN, body)
+                answer = self._connection.ask(CONTROLLED_SHUTDOWN, body)
                 check_code(answer.error_code, "controlled shutdown")
             except errors.KafkalogError as problem:
                 _logger.warning("broker %d: %s", self.node, problem)
@@ -204,7 +204,7 @@ class Member:
             return
         self._closed.set()
         self._watching.stop()
-        for line in self._lines:
+        for line in self._connections:
             line.close()
         self.session.close()
 
@@ -307,7 +307,7 @@ class Member:
             return answer
 
     def _turn(self) -> None:
-        for line in self._lines:
+        for line in self._connections:
             line.turn()
 
     def _looked(self) -> None:
@@ -316,7 +316,7 @@ class Member:
             with self._lock:
                 self._learn(())
         self._compare()
-        self._noticing.look()
+        self._unsupported.look()
 
     def _compare(self) -> None:
         """Forget topics that the tree lacks, once under each controller and in each life of this
@@ -382,7 +382,7 @@ class Member:
                 found[name] = own_settings.merged(name, topic_id, *both)
             except errors.BadZnode as problem:  # the former settings stay in effect
                 _logger.warning("%s", problem)
-        self._noticing.settings({("topics", name): said for name, said in found.items()})
+        self._unsupported.settings({("topics", name): said for name, said in found.items()})
         return found
 
     def _set(self, changed: Sequence[entities.Entity]) -> None:
@@ -403,7 +403,7 @@ class Member:
         for entity in [one for one in others if one[0] == "brokers"]:
             name = "" if entity[1] == entities.DEFAULT else entity[1]
             found[BROKER, name] = others.pop(entity)
-        self._noticing.settings(others)
+        self._unsupported.settings(others)
         with self._lock:
             old = self.image
             configs = {key: said for key, said in {**old.configs, **found}.items() if said}
@@ -427,7 +427,7 @@ class Member:
         with self._lock:
             self._standing = failed(self._standing, partitions)
 
-    def tell_failed(self) -> None:
+    def report_failed(self) -> None:
         """Have the controller ask which logs are offline: it sends again what this node must hold.
 
         Raises: ZooKeeperAway; it may be called again.
@@ -437,22 +437,22 @@ class Member:
 
     # ---- what is asked of the controller -------------------------------------------------------
 
-    def line(self) -> Line:
+    def controller_connection(self) -> ControllerConnection:
         """Another connection to the controller, for requests that must not wait for others."""
-        made = Line(self.node, self._where)
-        self._lines.append(made)
+        made = ControllerConnection(self.node, self._where)
+        self._connections.append(made)
         return made
 
-    def ask_no_more(self) -> None:
+    def close_controller_connection(self) -> None:
         """End all waits for the controller, now and later; lines of others stay open."""
-        self._line.close()
+        self._connection.close()
 
     def create_topics(self, asked: NewTopics) -> list[Result]:
         """CreateTopics; one result per topic.
 
-        Raises: as `Line.ask`.
+        Raises: as `ControllerConnection.ask`.
         """
-        return controller_requests.create_topics(self._line.ask, asked)
+        return controller_requests.create_topics(self._connection.ask, asked)
 
     def alter_configs(self, asked: SettingChanges, plan: Plan) -> list[Result]:
         """AlterConfigs and IncrementalAlterConfigs of this broker's own settings, as brokers on
@@ -500,7 +500,7 @@ class Member:
         """
         body = {"broker_id": self.node, "broker_epoch": self.epoch}
         try:
-            answer = self._line.ask(ALLOCATE_PRODUCER_IDS, body)
+            answer = self._connection.ask(ALLOCATE_PRODUCER_IDS, body)
             check_code(answer.error_code, "producer ids")
         except errors.KafkalogError as problem:
             code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

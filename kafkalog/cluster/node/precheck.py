@@ -69,11 +69,11 @@ def _missing_listeners(facts: Facts, mine: Candidate) -> Iterator[Finding]:
                 f"node only has {few(list(mine.listeners)) or 'none'}; once a broker without it is "
                 "registered, a controller of Kafka elects no more leaders, for any partition of "
                 "the cluster.",
-                f"Give this node that listener: {_lines(name, setting, mine)}.",
+                f"Give this node that listener: {_connections(name, setting, mine)}.",
             )
 
 
-def _lines(name: str, setting: str, mine: Candidate) -> str:
+def _connections(name: str, setting: str, mine: Candidate) -> str:
     """The settings that give the node a listener; the controller's is one more."""
     place = mine.listeners.get(mine.config.inner_listener, "HOST:PORT")
     listener = f"{name}://{place}" if setting == INNER else f"...,{name}://HOST:PORT"

@@ -13,14 +13,14 @@ from kafkalog.zookeeper import entities
 from kafkalog.zookeeper.entities import CHANGES
 from kafkalog.zookeeper.session import Life, Seen, Session
 
-__all__ = ["Watching"]
+__all__ = ["SessionWatch"]
 
 _logger = logging.getLogger(__name__)
 
 RETRY_S = 0.5
 
 
-class Watching:
+class SessionWatch:
     """Reports which settings changed, once each, and that a new session has begun."""
 
     def __init__(

@@ -31,7 +31,7 @@ class ControllerForwarder:
     def __init__(self, member: Membership, name: str) -> None:
         """`name`: the threads', which start immediately."""
         self._member = member
-        self._line = member.line()
+        self._line = member.controller_connection()
         self._clients = SerialExecutor(f"{name} forwarder")
         self._own = SerialExecutor(f"{name} own requests")
         self._lock = threading.Lock()  # guards what follows
@@ -40,7 +40,7 @@ class ControllerForwarder:
     def stop(self) -> None:
         """Stop; requests that the controller has not answered are abandoned."""
         self._line.close()
-        self._member.ask_no_more()
+        self._member.close_controller_connection()
         self._clients.stop()
         self._own.stop()
 

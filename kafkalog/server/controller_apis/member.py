@@ -45,7 +45,7 @@ class ClusterMember:
         settings = _SETTINGS.get(request.api.key)
         if settings is not None and self._is_own(request):
             self._alter_own(request, settings)
-        elif self._controller.reigns:
+        elif self._controller.is_active:
             self._ask_here(request)
         elif self._member.controller == self._member.node or self._was_forwarded(request):
             answer_failure(request, ErrorCode.NOT_CONTROLLER, NOT_HERE)

@@ -51,7 +51,7 @@ class IsrMaintenance:
     ) -> None:
         """Starts with `start`; ends when the reactor is stopped, or by `stop`."""
         self._replicas, self._member, self._reactor = replicas, member, reactor
-        self._line = member.line()
+        self._line = member.controller_connection()
         self._lag_ms = lag_ms
         self._ended = threading.Event()
         self._live_epochs: Mapping[int, int] = {}  # the live brokers at the last look
@@ -136,7 +136,7 @@ class IsrMaintenance:
 
     def _propose(self) -> None:
         if (failures := self._failures) != self._reported_failures:
-            self._member.tell_failed()
+            self._member.report_failed()
             self._reported_failures = failures
         due = self._replicas.led.due()
         keys = list(due)[:ASKED_AT_ONCE]

@@ -88,7 +88,7 @@ class Cluster:
             return (
                 not others
                 and controller in self.nodes
-                and self.nodes[controller]._controller.reigns
+                and self.nodes[controller]._controller.is_active
                 and all({b.node_id for b in one.brokers} == {*self.nodes} for one in found)
             )
 

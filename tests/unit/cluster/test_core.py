@@ -77,7 +77,7 @@ def test_it_resigns_when_another_reigns(of: Driven) -> None:
     assert of.commit([Set(path, tree.write_epoch(9))]).done
     of.die(1)
     of.run()
-    assert of.resigned and not of.controller.reigns
+    assert of.resigned and not of.controller.is_active
     assert of.sent == []
     assert of.ask("later", CONTROLLED_SHUTDOWN, 3, broker_id=2) is None
     assert of.replies == {"later": None}

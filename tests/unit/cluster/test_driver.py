@@ -63,7 +63,7 @@ def test_requests_that_wait_are_bounded_in_bytes(stand_in: StandIn) -> None:
     """Until they are answered."""
     driver = Slow(stand_in)
     driver.start()
-    wait_for(lambda: driver.reigns, "it is elected")
+    wait_for(lambda: driver.is_active, "it is elected")
     answers = queue.Queue[Any]()
 
     def ask(size: int) -> None:
@@ -86,7 +86,7 @@ def test_requests_during_the_end_are_answered(stand_in: StandIn) -> None:
     """The request that the thread has taken, those in the queue, and later ones."""
     driver = Slow(stand_in)
     driver.start()
-    wait_for(lambda: driver.reigns, "it is elected")
+    wait_for(lambda: driver.is_active, "it is elected")
     answers: list[Mapping[str, Any] | None] = []
     for _ in range(2):
         driver.ask(apis.ALLOCATE_PRODUCER_IDS, None, 0, answers.append)
@@ -207,7 +207,7 @@ def test_an_unreadable_controller_epoch_is_logged_once(
             for _ in range(3):
                 assert driver.stood.acquire(timeout=LIMIT_S)
             assert session.commit([Set(tree.CONTROLLER_EPOCH, b"7")]).done
-            wait_for(lambda: driver.reigns, "it is elected")
+            wait_for(lambda: driver.is_active, "it is elected")
         finally:
             driver.stop()
     assert caplog.text.count("/controller_epoch: found 'x'") == 1
@@ -220,7 +220,7 @@ def test_a_caller_that_cannot_take_its_answer(
     driver = Driver(stand_in.hosts, NODE, Options("PLAINTEXT", rebalances=False), USUAL)
     driver.start()
     try:
-        wait_for(lambda: driver.reigns, "it is elected")
+        wait_for(lambda: driver.is_active, "it is elected")
         answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         api = apis.LIST_PARTITION_REASSIGNMENTS
         request = api.decode_request(0, api.encode_request(0, {"timeout_ms": 0, "topics": None}))
@@ -253,8 +253,8 @@ def test_a_node_that_cannot_read_the_tree_gives_way_to_another(
         one.start()
         assert one.stood.acquire(timeout=LIMIT_S)
         other.start()
-        wait_for(lambda: other.reigns, "the other one is elected")
-        assert not one.reigns
+        wait_for(lambda: other.is_active, "the other one is elected")
+        assert not one.is_active
     finally:
         one.stop()
         other.stop()

@@ -76,7 +76,7 @@ def test_another_is_elected_while_the_answer_is_lost(scene: Scene, done: bool) -
     wait_for(lambda: others, "another is elected")
     scene.reigns(others[0], 2 if done else 1)
     scene.settled(node)
-    assert not node.reigns
+    assert not node.is_active
     others[0].stop()
     scene.reigns(node, 3 if done else 2)
 
@@ -89,7 +89,7 @@ def test_an_earlier_life_of_the_node_is_another(scene: Scene) -> None:
         assert before.commit([Create(tree.CONTROLLER, place, ephemeral=True)]).done
         node = scene.node(1)
         scene.settled(node)
-        assert not node.reigns and scene.epoch == 4
+        assert not node.is_active and scene.epoch == 4
     scene.reigns(node, 5)
 
 
@@ -159,7 +159,7 @@ def test_a_place_is_given_up_only_while_it_is_ours(scene: Scene) -> None:
     wait_for(lambda: others, "another is elected")
     scene.settled(node)
     scene.reigns(others[0], 6)
-    assert not node.reigns
+    assert not node.is_active
 
 
 # ---- what is written -----------------------------------------------------------------------------
@@ -294,7 +294,7 @@ def test_a_deposed_controllers_write_is_refused(scene: Scene) -> None:
 
     scene.before(T, deposed)
     of.brokers[0].session.close()
-    wait_for(lambda: others and not of.node.reigns, "it resigns")
+    wait_for(lambda: others and not of.node.is_active, "it resigns")
     scene.settled(of.node)
     assert scene.state("t") == tree.PartitionState(2, 1, (2, 3), 2)
     assert scene.znode("t").version == 1
@@ -342,7 +342,7 @@ def test_a_deposed_controllers_request_is_refused(scene: Scene) -> None:
             elect_another(scene, node)
             wait_for(lambda: (member.controller, member.image.epoch) == (12, 2), "the other's")
             obey.goes_on.set()
-            seen.append((node.reigns, obey.answers.get(timeout=LIMIT_S)))
+            seen.append((node.is_active, obey.answers.get(timeout=LIMIT_S)))
 
         scene.before(tree.PRODUCER_IDS, deposed)
         answers: queue.SimpleQueue[Any] = queue.SimpleQueue()

@@ -144,7 +144,7 @@ def works(of: Driven) -> None:
     assert answer.responses[0].error_code == 0
     answer = of.ask("ids", ALLOCATE_PRODUCER_IDS, 0, broker_id=2, broker_epoch=broker_epoch(of, 2))
     assert answer.error_code in (ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR)
-    assert of.controller.reigns and not of.resigned
+    assert of.controller.is_active and not of.resigned
 
 
 def test_an_unreadable_state_that_is_repaired() -> None:
@@ -189,7 +189,7 @@ def test_a_topic_that_vanishes_between_a_decision_and_its_write() -> None:
     of.run()
     active = of.controller.active
     assert active is not None and active.context.stale == active.context.unreadable == set()
-    assert not active.context.partitions and of.controller.reigns
+    assert not active.context.partitions and of.controller.is_active
 
 
 # ---- exceptions ------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ def test_an_exception_in_one_partitions_decision(caplog: pytest.LogCaptureFixtur
         "bad-0: the controller cannot decide about it"
     }
     assert [one.partition(":")[0] for one in of.controller.problems] == ["bad-0"]
-    assert of.controller.reigns
+    assert of.controller.is_active
 
 
 def test_a_state_that_may_not_be_read_harms_only_its_partition(of: Driven) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from kafkalog import errors
-from kafkalog.cluster.node.session_watch import Watching
+from kafkalog.cluster.node.session_watch import SessionWatch
 from kafkalog.testing.standin import StandIn
 from kafkalog.zookeeper import entities
 from kafkalog.zookeeper.session import Create, Life, Seen, open_session
@@ -47,7 +47,7 @@ def watching(told: Told) -> Iterator[StandIn]:
     with StandIn() as inside:
         session = open_session(inside.hosts, told.events.put)
         session.ensure([entities.CHANGES])
-        made = Watching(session, told.events, told.on_changed, told.on_begun)
+        made = SessionWatch(session, told.events, told.on_changed, told.on_begun)
         made.start()
         try:
             yield inside

@@ -34,7 +34,7 @@ def test_a_request_that_the_controller_cannot_handle(
         ):
             driver = broker._controller
             assert isinstance(driver, Driver)
-            wait_for(lambda: driver.reigns and 1 in active(driver).context.brokers, "it reigns")
+            wait_for(lambda: driver.is_active and 1 in active(driver).context.brokers, "it reigns")
             image = active(driver).image
             active(driver).image = None  # type: ignore[assignment]
             for _ in range(2):

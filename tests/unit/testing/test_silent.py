@@ -10,7 +10,7 @@ import pytest
 import kafkalog
 from kafkalog.client.link.connection import Connection, answering
 from kafkalog.client.link.transport import Address
-from kafkalog.cluster.node import controller_link
+from kafkalog.cluster.node import controller_connection
 from kafkalog.testing.cluster import TestCluster
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
@@ -34,7 +34,7 @@ def test_requests_for_a_silent_controller_hold_up_nobody(
 ) -> None:
     """Topics, producer ids, coordinators: more requests of each than a node has threads, and still
     it answers clients that need none of them."""
-    monkeypatch.setattr(controller_link, "ANSWER_MS", 3_600_000)
+    monkeypatch.setattr(controller_connection, "ANSWER_MS", 3_600_000)
     cluster = kafkalog_cluster
     controller = cluster.controller
     number = next(n for n in range(3) if cluster.leader("orders", n) != controller)

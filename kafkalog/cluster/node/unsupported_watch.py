@@ -14,7 +14,7 @@ from kafkalog.zookeeper.entities import Entity
 from kafkalog.zookeeper.loading import Znode, broker
 from kafkalog.zookeeper.session import Session
 
-__all__ = ["Noticing"]
+__all__ = ["UnsupportedWatch"]
 
 _logger = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ SAID_MAX = 1000
 """Subjects that one node logs; a topic's settings are such a subject."""
 
 
-class Noticing:
+class UnsupportedWatch:
     """Logs each subject once.  Safe to use from several threads."""
 
     def __init__(self, session: Session, node: int, listeners: Collection[str]) -> None:

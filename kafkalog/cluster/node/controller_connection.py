@@ -11,14 +11,14 @@ from kafkalog.client.link.connection import Connection
 from kafkalog.client.link.transport import Address, Options
 from kafkalog.wire.api import Api
 
-__all__ = ["Line"]
+__all__ = ["ControllerConnection"]
 
 ANSWER_MS = 30_000
 
 
-class Line:
+class ControllerConnection:
     """Sends requests one after another, over its own connection: a caller that must not wait for
-    another's answer uses another line.  Any thread."""
+    another's answer uses another connection.  Any thread."""
 
     def __init__(self, node: int, where: Callable[[], tuple[int, Address | None]]) -> None:
         """`node`: the caller.  `where`: the controller, and its address if it is known."""
@@ -30,7 +30,7 @@ class Line:
     def ask(self, api: Api, fields: Any, at_most: int | None = None) -> Any:
         """Send a request, by the names of kafkalog.wire; returns its response.
 
-        Raises: NotController (the controller is not known, or the line is closed), PeerGone,
+        Raises: NotController (the controller is not known, or this is closed), PeerGone,
         Timeout, BadAnswer.
         """
         with self._asking:

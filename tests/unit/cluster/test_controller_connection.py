@@ -30,7 +30,7 @@ def test_a_request_moves_to_the_next_controller() -> None:
         controller(SILENCE) as old, controller({"error_code": 0, "topics": []}) as new,
         joined({7: old, 8: new}) as member, ThreadPoolExecutor(1) as pool,
     ):  # fmt: skip
-        line = member.line()
+        line = member.controller_connection()
         answer = pool.submit(line.ask, ALTER_PARTITION, ASKED)
         wait_for(lambda: old.count(ALTER_PARTITION), "it is asked")
         reigns(member, 8, 2, {7: old, 8: new})
@@ -42,7 +42,7 @@ def test_a_request_moves_to_the_next_controller() -> None:
 def test_a_close_waits_for_no_answer() -> None:
     with controller(SILENCE) as silent, ThreadPoolExecutor(1) as pool:
         with joined({7: silent}) as member:
-            answer = pool.submit(member.line().ask, ALTER_PARTITION, ASKED)
+            answer = pool.submit(member.controller_connection().ask, ALTER_PARTITION, ASKED)
             wait_for(lambda: silent.count(ALTER_PARTITION), "it is asked")
         with pytest.raises(errors.PeerGone):
             answer.result()
@@ -57,9 +57,11 @@ def test_separate_lines_do_not_wait_for_each_other() -> None:
         peer.on(CREATE_TOPICS, SILENCE)
         made = pool.submit(member.create_topics, NewTopics([NewTopic("t", 1, 1)]))
         wait_for(lambda: peer.count(CREATE_TOPICS), "it is asked")
-        assert member.line().ask(ALTER_PARTITION, ASKED).error_code == ErrorCode.NONE
+        assert (
+            member.controller_connection().ask(ALTER_PARTITION, ASKED).error_code == ErrorCode.NONE
+        )
         assert not made.done()
-        member.ask_no_more()
+        member.close_controller_connection()
         with pytest.raises(errors.PeerGone):
             made.result()
         with pytest.raises(errors.NotController):

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from kafkalog.client.fetch import sessions
-from kafkalog.replication.asking import Asked, Asking
+from kafkalog.replication.partition_fetches import PartitionFetch, PartitionFetches
 from kafkalog.types import TopicPartition
 from tests.support.effort import SEED, rounds
 
@@ -41,47 +41,47 @@ def test_wanted_partitions_are_remembered() -> None:
     """Partitions that advance, are added, removed or paused; recreated topics; lost requests."""
     for number in rounds(60):
         draw = random.Random(f"{SEED} {number}")
-        asking, node = Asking(), Node()
+        fetches, node = PartitionFetches(), Node()
         ids = {f"t{n}": UUID(int=n + 1) for n in range(3)}
         for _ in range(60):
             for _ in range(draw.randrange(4)):
                 tp = TopicPartition(f"t{draw.randrange(3)}", draw.randrange(4))
                 if draw.random() < 0.25:
-                    asking.leave_out(tp)
+                    fetches.leave_out(tp)
                 else:
-                    asked = Asked(draw.randrange(9), 0, 0, draw.randrange(2))
-                    asking.put(tp, ids[tp.topic], asked)
+                    asked = PartitionFetch(draw.randrange(9), 0, 0, draw.randrange(2))
+                    fetches.put(tp, ids[tp.topic], asked)
             if draw.random() < 0.05:
                 name = draw.choice(list(ids))
                 ids[name] = draw.choice([NO_ID, UUID(int=draw.randrange(9, 1_000))])
-                for tp, at in list(asking.at.items()):
+                for tp, at in list(fetches.at.items()):
                     if tp.topic == name:
-                        asking.put(tp, ids[name], at)
-            said = asking.next(with_ids=True)
+                        fetches.put(tp, ids[name], at)
+            said = fetches.next(with_ids=True)
             if draw.random() < 0.1:
-                asking.lost(draw.choice([0, 70, 71]))  # FETCH_SESSION_ID_NOT_FOUND and more
+                fetches.lost(draw.choice([0, 70, 71]))  # FETCH_SESSION_ID_NOT_FOUND and more
                 continue
             found = node.take(said)
             by_id = said.after.by_id
-            assert by_id == (NO_ID not in {ids[tp.topic] for tp in asking.at})
+            assert by_id == (NO_ID not in {ids[tp.topic] for tp in fetches.at})
             wanted = {
                 (ids[tp.topic] if by_id else tp.topic, tp.partition): at
-                for tp, at in asking.at.items()
+                for tp, at in fetches.at.items()
             }
             assert node.known == wanted, f"seed {SEED}, round {number}"
-            asking.answered(said, *found)
+            fetches.answered(said, *found)
 
 
 def test_unchanged_partitions_are_not_sent() -> None:
-    asking = Asking()
+    fetches = PartitionFetches()
     places = [TopicPartition("t", number) for number in range(1_000)]
     for tp in places:
-        asking.put(tp, UUID(int=1), Asked(0, 0, 0, 0))
-    said = asking.next(with_ids=True)
+        fetches.put(tp, UUID(int=1), PartitionFetch(0, 0, 0, 0))
+    said = fetches.next(with_ids=True)
     assert len(said.offsets) == 1_000
-    asking.answered(said, 7, 1_000)
+    fetches.answered(said, 7, 1_000)
     for tp in places:
-        asking.put(tp, UUID(int=1), Asked(int(tp.partition == 5), 0, 0, 0))
-    said = asking.next(with_ids=True)
-    assert said.offsets == {places[5]: Asked(1, 0, 0, 0)}
-    assert asking.topic("", UUID(int=1)) == "t"
+        fetches.put(tp, UUID(int=1), PartitionFetch(int(tp.partition == 5), 0, 0, 0))
+    said = fetches.next(with_ids=True)
+    assert said.offsets == {places[5]: PartitionFetch(1, 0, 0, 0)}
+    assert fetches.topic("", UUID(int=1)) == "t"

@@ -12,12 +12,12 @@ from uuid import UUID
 from kafkalog.client.fetch import sessions
 from kafkalog.types import TopicPartition
 
-__all__ = ["Asked", "Asking"]
+__all__ = ["PartitionFetch", "PartitionFetches"]
 
 NO_ID = UUID(int=0)
 
 
-class Asked(NamedTuple):
+class PartitionFetch(NamedTuple):
     """A partition in a request to its leader; a fetch session omits it while it stays the same."""
 
     offset: int
@@ -26,24 +26,24 @@ class Asked(NamedTuple):
     leader_epoch: int
 
 
-class Asking:
+class PartitionFetches:
     """The partitions to fetch, for the next request.  One thread."""
 
     def __init__(self) -> None:
         self.session = sessions.NONE
-        self.at: dict[TopicPartition, Asked] = {}
+        self.at: dict[TopicPartition, PartitionFetch] = {}
         """All of them."""
         self._ids: dict[TopicPartition, UUID] = {}
         self._topics: dict[UUID, str] = {}
-        self._moved: dict[TopicPartition, Asked] = {}
-        self._anew = True
+        self._moved: dict[TopicPartition, PartitionFetch] = {}
+        self._full = True
         """Partitions that differ from what the leader knows."""
 
-    def put(self, tp: TopicPartition, topic_id: UUID, asked: Asked) -> None:
+    def put(self, tp: TopicPartition, topic_id: UUID, asked: PartitionFetch) -> None:
         """Fetch it from there on."""
         if tp not in self.at or self._ids[tp] != topic_id:
             self._ids[tp] = topic_id
-            self._anew = True
+            self._full = True
         elif self.at[tp] == asked:
             return
         self.at[tp] = self._moved[tp] = asked
@@ -52,11 +52,11 @@ class Asking:
         """Do not fetch it."""
         if self.at.pop(tp, None) is not None:
             del self._ids[tp]
-            self._anew = True
+            self._full = True
 
     def next(self, with_ids: bool) -> sessions.Ask:
         """The fields of the next request; `with_ids`: topics may be named by id."""
-        if self._anew or self.session.epoch == sessions.NEW_EPOCH:
+        if self._full or self.session.epoch == sessions.NEW_EPOCH:
             ids = {tp.topic: one for tp, one in self._ids.items()}
             self._topics = {one: name for name, one in ids.items()}
             by_id = with_ids and NO_ID not in self._topics
@@ -64,7 +64,7 @@ class Asking:
         else:
             said = sessions.ask_some(self.session, dict(self._moved))
         self._moved.clear()
-        self._anew = False
+        self._full = False
         return said
 
     def topic(self, name: str, topic_id: UUID) -> str:
