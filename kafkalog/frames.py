@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from kafkalog.arguments import text
 from kafkalog.errors import ArgumentError
@@ -16,7 +16,7 @@ from kafkalog.store import Store
 
 __all__ = ["Where", "check_where", "scan_of"]
 
-Where = Any
+Where: TypeAlias = Store | Log | str | os.PathLike[str]
 """A Store; a Log; the path of a data directory or of a folder of partitions, which another process
 may be writing to."""
 

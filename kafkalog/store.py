@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from kafkalog import arguments
 from kafkalog.client.calls import topics
@@ -62,7 +62,13 @@ class Topic(Sequence[Log]):
         """One more than the highest number of a partition that is here."""
         return max(self._folders) + 1
 
-    def __getitem__(self, partition: Any) -> Any:
+    @overload
+    def __getitem__(self, partition: int) -> Log: ...
+
+    @overload
+    def __getitem__(self, partition: slice) -> NoReturn: ...
+
+    def __getitem__(self, partition: int | slice) -> Log:
         """The log of a partition; the store closes it, at the latest when it is closed itself.
 
         Raises: UnknownTopicOrPartition (here an IndexError, too), ArgumentError, Closed.

@@ -95,7 +95,7 @@ class Admin(Locked):
 
     def create_topics(
         self,
-        topics: Iterable[str | topics_.NewTopic | tuple[Any, ...]],
+        topics: Iterable[str | topics_.NewTopic | tuple[object, ...]],
         *,
         validate_only: bool = False,
         timeout_ms: int | None = None,
@@ -239,7 +239,7 @@ class Admin(Locked):
 
     def alter_configs(
         self,
-        changes: Mapping[Resource, Mapping[str, Any]],
+        changes: Mapping[Resource, Mapping[str, object]],
         *,
         validate_only: bool = False,
         timeout_ms: int | None = None,

@@ -8,13 +8,15 @@ partitions, and jobs, checks and replicas below the public names work with them.
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from kafkalog.clock import Clock
     from kafkalog.disk.layout import Folder
     from kafkalog.log.handle import Handle
     from kafkalog.report import Report
+    from kafkalog.server.broker import Broker
+    from kafkalog.store import Store
 
 __all__ = ["Hooks", "Lent", "give", "hooks"]
 
@@ -36,7 +38,7 @@ class Hooks(NamedTuple):
     the directory's manager and its metadata."""
     verify: "Callable[..., Report]"
     """(path, deep=...): see Log.verify."""
-    store: "Callable[[Any], Any]"
+    store: "Callable[[Broker], Store]"
     """(broker): its store."""
 
 

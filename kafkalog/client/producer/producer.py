@@ -98,7 +98,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
         client_id: str | None = None,
         key_serializer: Callable[[KeyT], bytes | None] | None = None,
         value_serializer: Callable[[ValueT], bytes | None] | None = None,
-        interceptors: Sequence[Any] = (),
+        interceptors: Sequence[object] = (),
         on_delivery: Callable[[Delivery], object] | None = None,
         config: Mapping[str, object] | None = None,
     ) -> None:
@@ -127,7 +127,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
         arguments.called("on_delivery", on_delivery)
         self._choose = chooser(partitioner if callable(partitioner) else settings.partitioner)
         self._own_choice = callable(partitioner)
-        self._interceptors = tuple(interceptors)
+        self._interceptors: tuple[Any, ...] = tuple(interceptors)
         arguments.methods_called("interceptors", self._interceptors, "on_send", "on_ack")
         self._serializers = serializers("serializer", key_serializer, value_serializer)
         self._begin(Cluster(where, client_options(settings)), on_delivery)

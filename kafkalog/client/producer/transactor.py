@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from kafkalog.client.calls.groups import GroupMetadata
 from kafkalog.client.link.not_copied import Handle
 from kafkalog.client.producer.identity import Identity
+from kafkalog.client.producer.transaction_calls import Membership
 from kafkalog.client.producer.transaction_gate import Boundaries
 from kafkalog.types import TopicPartition
 
@@ -99,8 +99,8 @@ class Transactor(Handle):
 
     def send_offsets(
         self,
-        offsets: Mapping[TopicPartition, Any],
-        group: str | GroupMetadata,
+        offsets: Mapping[TopicPartition, int | tuple[int, int, str | None]],
+        group: str | Membership,
     ) -> None:
         """Commit a group's offsets with the transaction.
 
