@@ -133,7 +133,7 @@ class Store:
         elif mode != "r":
             raise ArgumentError(f"mode: found {mode!r}, wanted 'r' or 'w'")
         elif config is not None or clock is not None:
-            raise ArgumentError("config, clock: found one with mode 'r', which has no broker")
+            raise ArgumentError("mode 'r' has no broker: it takes neither config nor clock")
         else:
             self._begin_reading(os.path.abspath(os.path.expanduser(os.fspath(path))))
 

@@ -113,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
     if action in NAMED and not names:
         raise UsageError(f"{action}: which transactional id? give its name")
     if action not in NAMED and names:
-        raise UsageError(f"{action}: found the name {names[0]!r}, wanted none")
+        raise UsageError(f"{action} takes no name, not {names[0]!r}")
     with open_admin(options) as admin:
         if action in NAMED:
             NAMED[action](admin, options, names)
@@ -281,7 +281,7 @@ def _check_abort(options: argparse.Namespace) -> None:
             given.append(word)
     if options.start_offset is not None:
         if given:
-            raise UsageError(f"abort: found --start-offset and {given[0]}, wanted one of them")
+            raise UsageError(f"abort takes --start-offset or {given[0]}, not both")
     elif len(given) < len(words):
         found = " and ".join(given) or "neither"
         wanted = f"{', '.join(words[:-1])} and {words[-1]}"

@@ -20,7 +20,7 @@ WATCH_S = 0.2
 def run(options: argparse.Namespace, words: list[str]) -> int:
     """Start all, print what to do with it, and stop all at Ctrl-C."""
     if words:
-        raise UsageError(f"try: found {words[0]!r}, wanted options only")
+        raise UsageError(f"try takes only options, not {words[0]!r}")
     if options.draw and not options.demo:
         raise UsageError("--draw: needs --demo")
     over = threading.Event()

@@ -511,7 +511,7 @@ class Consumer(Positions):
             rows = {tp: committed_of("offsets", given[tp]) for tp in self._mine(list(given))}
             if self._state.stored is None:
                 raise errors.ArgumentError(
-                    "store_offsets: enable.auto.offset.store is true, wanted false: every record "
+                    "store_offsets needs enable.auto.offset.store=false: otherwise every record "
                     "that is handed out is stored"
                 )
             self._state.stored.update(rows)

@@ -321,7 +321,7 @@ class ConsumerState:
     def identity(self) -> GroupMetadata:
         """The current or last member.  Raises: ArgumentError without a group."""
         if self.member is None:
-            raise errors.ArgumentError("group: none was given, wanted one for its offsets")
+            raise errors.ArgumentError("the consumer has no group: offsets belong to a group")
         latest = self.member.latest
         return GroupMetadata(latest.group) if self.manual else latest
 

@@ -146,7 +146,7 @@ class Positions(Handle):
     def _named(name: str, partitions: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
         if not partitions:  # a list that happens to be empty does not mean all
             raise errors.ArgumentError(
-                f"{name}: found no partitions, wanted some; for all: {name}(*consumer.assignment)"
+                f"{name} needs partitions; for all: {name}(*consumer.assignment)"
             )
         return partitions
 

@@ -31,10 +31,10 @@ class Subscription:
         """Raises: ArgumentError for both, for invalid names, for an invalid pattern."""
         names = [topics] if isinstance(topics, str) else things("topics", topics or ())
         if names and pattern is not None:
-            raise errors.ArgumentError("subscribe: found topics and a pattern, wanted one of them")
+            raise errors.ArgumentError("subscribe takes topics or a pattern, not both")
         for name in names:
             if not text("topics", name):
-                raise errors.ArgumentError("topics: found an empty one, wanted names")
+                raise errors.ArgumentError("topics: a name is empty")
         if pattern is not None and not isinstance(pattern, str):
             raise errors.ArgumentError(f"pattern: found {pattern!r}, wanted a regular expression")
         try:

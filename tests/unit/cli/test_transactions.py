@@ -248,7 +248,7 @@ ABORT = ["abort", "--topic", "t", "--partition", 0]
 MISTAKES: list[tuple[list[object], int, str]] = [
     (["describe"], 2, "describe: which transactional id?"),
     (["describe", "pay"], 1, "no transactional id 'pay'"),
-    (["list", "pay"], 2, "list: found the name 'pay', wanted none"),
+    (["list", "pay"], 2, "list takes no name, not 'pay'"),
     (["force-terminate"], 2, "force-terminate: which transactional id?"),
     (["describe-producers", "--topic", "t"], 2, "give --topic and --partition"),
     (["find-hanging"], 2, "give --broker-id, or --topic"),
@@ -260,7 +260,7 @@ MISTAKES: list[tuple[list[object], int, str]] = [
     (["abort", "--topic", "t"], 2, "give --topic and --partition"),
     (ABORT, 2, "found neither, wanted --start-offset, or --producer-id, --producer-epoch and"),
     ([*ABORT, "--producer-id", 1], 2, "found --producer-id, wanted --start-offset, or"),
-    ([*ABORT, "--start-offset", 0, "--producer-id", 1], 2, "--start-offset and --producer-id"),
+    ([*ABORT, "--start-offset", 0, "--producer-id", 1], 2, "--start-offset or --producer-id"),
     ([*ABORT, "--producer-epoch", 40_000], 2, "found 40000, wanted 0 to 32767"),
     ([*ABORT, "--start-offset", 9, "--yes"], 1, "at offset 9: those that are open begin at 0"),
     (["abort", "--topic", "t", "--partition", 1, "--start-offset", 9], 1, "none is open there"),

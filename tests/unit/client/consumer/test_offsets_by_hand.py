@@ -220,7 +220,7 @@ def test_seek_to_committed_offsets(shared: TestBroker, group: str) -> None:
         assert sorted((one.partition, one.offset) for one in read(reader, 7)) == [
             (0, 3), (0, 4), *((1, i) for i in range(5)),
         ]  # fmt: skip
-        with pytest.raises(errors.ArgumentError, match="found no partitions"):
+        with pytest.raises(errors.ArgumentError, match="needs partitions"):
             reader.seek_to_committed()
 
 
@@ -233,7 +233,7 @@ def test_there_is_something_to_seek_to(shared: TestBroker, group: str) -> None:
         assert reader.position(ZERO) == 4
     with consumer(shared, None) as reader:
         reader.assign([ZERO])
-        with pytest.raises(errors.ArgumentError, match="group: none was given"):
+        with pytest.raises(errors.ArgumentError, match="the consumer has no group"):
             reader.seek_to_committed(ZERO)
 
 
