@@ -21,7 +21,7 @@ from tests.support import simulated
 from tests.support.simulated import drawn
 from tests.unit.coordinator.virtual_core import HOST, WALL_MS, MemoryJournal, Reply
 
-__all__ = ["Faults", "Patience", "World"]
+__all__ = ["Faults", "First", "Patience", "World"]
 
 C = TypeVar("C", bound=CoordinatorState[Any])
 
@@ -60,6 +60,19 @@ class Patience:
     """A slow message, at most."""
     append_ms: int
     """A slow append, at most."""
+
+
+class First:
+    """Passes on the first answer only."""
+
+    def __init__(self, then: Callable[[Any], None]) -> None:
+        self._then = then
+        self.over = False
+
+    def __call__(self, answer: Any) -> None:
+        if not self.over:
+            self.over = True
+            self._then(answer)
 
 
 class World(simulated.World, Generic[C]):
@@ -180,22 +193,17 @@ class World(simulated.World, Generic[C]):
         self, request: Callable[[Callable[[Any], None]], None], then: Callable[[Any], None]
     ) -> None:
         """Let a request arrive once, twice or never; `then` gets its answer, or None."""
-        over: list[bool] = []
-
-        def arrive(body: Any) -> None:
-            if not over:
-                over.append(True)
-                then(body)
+        first = First(then)
 
         def answered(body: Any) -> None:
             if not self._lost():
-                self.later(self.travel_ms(), lambda: arrive(body))
+                self.later(self.travel_ms(), lambda: first(body))
 
         twice = self.faults.twice and self.rng.random() < self.faults.twice
         for _ in range(2 if twice else 1):
             if not self._lost():
                 self.later(self.travel_ms(), lambda: request(answered))
-        self.later(self.patience.request_ms, lambda: arrive(None))
+        self.later(self.patience.request_ms, lambda: first(None))
 
     def send(
         self, api: Api, version: int, fields: dict[str, Any], then: Callable[[Any], None],

@@ -42,7 +42,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.simulated import drawn, simulation
 from tests.unit.coordinator.simulated_log import Partition
-from tests.unit.coordinator.simulated_world import Patience
+from tests.unit.coordinator.simulated_world import First, Patience
 from tests.unit.coordinator.simulation_transactions import (
     CONFIG,
     SETTLE_MS,
@@ -243,22 +243,14 @@ class NodesWorld(TransactionWorld):
         self, request: Callable[[Callable[[Any], None]], None], then: Callable[[Any], None]
     ) -> None:
         """Send a request to another node, once; `then` gets the answer, or None."""
-        over: list[bool] = []
-
-        def once(answer: Any) -> None:
-            if not over:
-                over.append(True)
-                then(answer)
+        first = First(then)
 
         def arrive() -> None:
-            if not over:  # else they have hung up
-                request(answered)
-
-        def answered(answer: Any) -> None:
-            self._sends(lambda: once(answer))
+            if not first.over:  # else they have hung up
+                request(lambda answer: self._sends(lambda: first(answer)))
 
         self._sends(arrive)
-        self.later(ANSWER_MS, lambda: once(None))
+        self.later(ANSWER_MS, lambda: first(None))
 
     def _sends(self, event: Callable[[], None]) -> None:
         slow = self.rng.random() < self.late and not self.calm

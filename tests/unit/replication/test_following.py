@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,8 +30,10 @@ from kafkalog.replication.following import (
 )
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
+from tests.support import simulated
 from tests.support.copies import batches_in, open_copy
 from tests.support.effort import SEED, rounds
+from tests.support.simulated import simulation
 
 COPY = Copied(log_start=5, log_end=30, high_watermark=20, last_epoch=4)
 
@@ -121,7 +122,7 @@ class Node:
         return self.copy.log
 
 
-class History:
+class History(simulated.World):
     """Successive leaders of one partition.
 
     Clean: a record is shown once all replicas have it, so that any leader has it.  Otherwise one
@@ -129,32 +130,33 @@ class History:
     last epoch ended before it fetches; the others learn that from Fetch.
     """
 
-    def __init__(self, folder: Path, dice: random.Random, clean: bool) -> None:
-        self.dice = dice
+    def __init__(self, seed: str, folder: Path, clean: bool) -> None:
+        super().__init__(seed)
         self.clean = clean
         self.nodes = [Node(folder / f"{n}" / "t-0") for n in range(3)]
-        self.old = dice.sample(self.nodes, 1)
+        self.old = self.rng.sample(self.nodes, 1)
         self.epoch = -1
         self.shown: list[bytes] = []
         self.elect()
 
     def elect(self) -> None:
-        self.epoch += self.dice.choice((1, 1, 3))
-        self.leader = self.dice.choice(self.nodes)
+        self.epoch += self.rng.choice((1, 1, 3))
+        self.leader = self.rng.choice(self.nodes)
         handle_of(self.leader.log).lead(self.epoch)
         others = [node for node in self.nodes if node is not self.leader]
-        self.in_sync = others if self.clean else self.dice.sample(others, 1)
+        self.in_sync = others if self.clean else self.rng.sample(others, 1)
         for node in self.nodes:
             node.parted = True
             node.fetched.clear()
+        self.note(self)
 
     def append(self) -> None:
-        for _ in range(self.dice.randrange(1, 5)):
-            self.leader.log.append(self.dice.randbytes(self.dice.randrange(300)))
+        for _ in range(self.rng.randrange(1, 5)):
+            self.leader.log.append(self.rng.randbytes(self.rng.randrange(300)))
 
     def delete(self) -> None:
         log = self.leader.log
-        log.delete_before(self.dice.randint(log.start_offset, log.high_watermark))
+        log.delete_before(self.rng.randint(log.start_offset, log.high_watermark))
 
     def step(self, node: Node) -> bool:
         """Do one request; returns whether nothing is left to do."""
@@ -186,7 +188,7 @@ class History:
             return Place()
         self.leader.fetched[node] = asked.log_end
         self.show()
-        records = log.read_batches(asked.log_end, self.dice.choice((1, 4096)), "log_end")
+        records = log.read_batches(asked.log_end, self.rng.choice((1, 4096)), "log_end")
         return fetched(
             row(
                 records=records,
@@ -202,7 +204,7 @@ class History:
             until = min(fetched_by[node] for node in self.in_sync)
             handle_of(self.leader.log).show_until(until)
 
-    def settle(self) -> None:
+    def converge(self) -> None:
         """Step until all have the leader's records and high watermark."""
         log = self.leader.log
         for _ in range(200):
@@ -254,28 +256,35 @@ def test_a_refused_partition_is_asked_for_soon_and_then_more_and_more_rarely() -
     assert rest_s(1, 0.001) == 0.001
 
 
+def play(history: History) -> None:
+    rng = history.rng
+    for _ in range(rng.randrange(4, 30)):
+        what = rng.random()
+        if what < 0.4:
+            history.append()
+        elif what < 0.8:
+            history.step(rng.choice(history.nodes))
+        elif what < 0.9:
+            history.delete()
+        else:
+            history.elect()
+            if rng.random() < 0.3:
+                history.converge()
+                history.check()
+    history.converge()
+    history.check()
+
+
 @pytest.mark.explore
 @pytest.mark.parametrize("clean", [True, False])
 def test_histories(tmp_path: Path, histories: list[History], clean: bool) -> None:
     """In the end all equal the leader, and no shown record is lost as long as only replicas that
     have it are elected."""
+
+    def made(seed: str, folder: Path) -> History:
+        histories[:] = [History(seed, folder, clean)]
+        return histories[0]
+
+    simulate = simulation(made, play, History.close)
     for number in rounds(30):
-        dice = random.Random(f"{SEED}-{number}-{clean}")
-        history = History(tmp_path / f"{number}", dice, clean)
-        histories[:] = [history]
-        for _ in range(dice.randrange(4, 30)):
-            what = dice.random()
-            if what < 0.4:
-                history.append()
-            elif what < 0.8:
-                history.step(dice.choice(history.nodes))
-            elif what < 0.9:
-                history.delete()
-            else:
-                history.elect()
-                if dice.random() < 0.3:
-                    history.settle()
-                    history.check()
-        history.settle()
-        history.check()
-        history.close()
+        simulate(f"{SEED}-{number}-{clean}", tmp_path / f"{number}")

@@ -24,7 +24,7 @@ from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.records import CONSUMER_PROTOCOL
 from kafkalog.wire.values import ZERO_UUID
 from tests.unit.coordinator.group_calls import config
-from tests.unit.coordinator.simulated_world import Patience, World
+from tests.unit.coordinator.simulated_world import First, Patience, World
 from tests.unit.coordinator.virtual_core import HOST, Reply
 
 __all__ = ["GROUP", "SESSION_MS", "Away", "GroupWorld", "Judge"]
@@ -280,16 +280,10 @@ class GroupWorld(World[GroupCoordinatorState]):
                 self.later(100, lambda: self.end_transaction(producer, ended))
 
         def lost() -> None:  # the coordinator died first
-            if life != self.life and not settled:
-                settled.append(True)
+            if life != self.life and not first.over:
+                first.over = True
                 self.end_transaction(producer, ended)
 
-        settled: list[bool] = []
-
-        def once(error: ErrorCode) -> None:
-            if not settled:
-                settled.append(True)
-                done(error)
-
+        first = First(done)
         self.later(PATIENCE.append_ms * 2, lost)
-        self.step(lambda step: self.core.end_transaction(0, producer, lambda: None, once, step))
+        self.step(lambda step: self.core.end_transaction(0, producer, lambda: None, first, step))
