@@ -122,7 +122,7 @@ format: build
 
 docs: build
 	@$(PY) docs/render.py
-	@$(PY) -m pip install --quiet --disable-pip-version-check 'mkdocs>=1.6,<2' 'mkdocstrings[python]'
+	@$(PY) -m pip install --quiet --disable-pip-version-check 'mkdocs>=1.6,<2' 'mkdocstrings[python]' pygments
 	@$(PY) -m mkdocs build --strict --quiet && echo "build/site: written"
 
 sanitize: build
