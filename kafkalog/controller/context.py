@@ -1,4 +1,4 @@
-"""What a controller knows of its cluster.
+"""A controller's view of its cluster.
 
 A cache of its store: the active controller fills it once, and each change is in the store first.
 The set of live brokers is all that comes from elsewhere.
@@ -39,7 +39,7 @@ class Reign(NamedTuple):
 
 
 class Snapshot(Protocol):
-    """What a controller finds in its store when it becomes active."""
+    """The content of its store when a controller becomes active."""
 
     @property
     def image(self) -> MetadataImage:
@@ -67,7 +67,7 @@ class Snapshot(Protocol):
 
 
 class Context:
-    """What a controller knows.  One thread only: the controller's."""
+    """A controller's view of its cluster.  One thread only: the controller's."""
 
     def __init__(self, reign: Reign, loaded: Snapshot, strays: Copies | None = None) -> None:
         """`strays`: as an earlier reign of this node knew them.  Those of a topic that was not
@@ -96,14 +96,14 @@ class Context:
                                if name in self.ids}  # fmt: skip
         """Copies that moves left behind and that their brokers have not reported as dropped."""
         self.failed: Copies = {}
-        """Of both, what to retry: the copies that brokers could not drop; an empty set if the store
+        """Retries of both: the copies that brokers could not drop; an empty set if the store
         refused."""
         self.again: set[tuple[str, tuple[int, int] | None]] = set()
         """Retries in flight: copies by topic; None: the topic's removal from the store."""
         self.stale: set[TopicPartition] = set(loaded.unread)
         """Their state in the store differs from here: nothing is decided until it is read again."""
         self.unread: set[TopicPartition] = set(loaded.unread)
-        """Of these, what must not be read again at once: the state is unreadable, or differed again
+        """Those that must not be read again at once: the state is unreadable, or differed again
         when it was read."""
         self.broken: dict[TopicPartition, str] = {}
         """Why nothing could be decided about a partition, as it was logged last."""

@@ -30,7 +30,7 @@ KEPT_BYTES_MAX = 8 << 20
 
 
 class Source(Protocol):
-    """What reading needs of a Log."""
+    """The parts of a Log that reading needs."""
 
     path: str
     topic: str
@@ -279,7 +279,7 @@ class FollowColumns(_Follower, Iterator["ScanBatch"], AsyncIterator["ScanBatch"]
         raise StopIteration
 
     def _step(self) -> tuple[ScanBatch | None, bool]:
-        """What came, if anything, and whether that was all."""
+        """The next batch and False; None and True at the end."""
         for batch in self._steps:
             return batch, False
         return None, True

@@ -56,11 +56,11 @@ UNREADABLE: Mapping[int, str] = {
     ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE: "its oldest records are in tiered storage",
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: "it has messages of format 0 or 1",
 }
-"""What kafkalog cannot copy, by the error that says so."""
+"""The contents that kafkalog cannot copy, by error code."""
 
 
 class _Terms(NamedTuple):
-    """What a topic's settings say about the roles of its partitions."""
+    """A topic's settings that concern the roles of its partitions."""
 
     durable: bool
     min_isr: int
@@ -97,7 +97,7 @@ class Copies(Partitions):
         self._tags: dict[TopicPartition, int] = {}  # the data plane's numbers of partitions
         self._tagged: list[TopicPartition] = []
         self.led: dict[TopicPartition, Isr] = {}
-        """Of partitions led here; guarded by `lock`."""
+        """ISRs of the partitions led by this node; guarded by `lock`."""
         super().__init__(manager, member, reactor)
         self.lock = self._lock
         member.carry_out = self._carry_out

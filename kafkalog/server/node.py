@@ -43,7 +43,7 @@ class Node(NamedTuple):
     partitions: "Partitions"
     reactor: "Reactor"
     admission: "Admission"
-    """What each principal may do."""
+    """The permissions of each principal."""
     coordinator: "Coordinator[GroupCore]"
     acknowledger: "Acknowledger"
     advertised: tuple[Advertised, ...]
@@ -59,15 +59,15 @@ class Node(NamedTuple):
     deletions: "Deletions"
     """Answers DeleteRecords once the replicas have dropped the records."""
     kraft: "Changeable | None"
-    """Of a single node: its metadata, which it may change."""
+    """Metadata of a single node, which it may change."""
     member: "Membership | None"
-    """Of a cluster node: its membership."""
+    """Membership of a cluster node."""
     controller: "Controlling | None"
-    """Of a cluster node: its controller, active or standby."""
+    """Controller of a cluster node, active or standby."""
     afar: "Afar | None"
-    """Of a cluster node: its requests to the others."""
+    """Requests of a cluster node to the others."""
     errands: "Errands | None"
-    """Of a cluster node: requests to the controller for clients."""
+    """Requests of a cluster node to the controller for clients."""
 
     @property
     def clock(self) -> Clock:

@@ -29,7 +29,7 @@ class World:
         self.events = 0
         """How many have happened."""
         self.digest = 0
-        """Of everything that was said: two runs of one seed have the same."""
+        """Digest of everything that was said: two runs of one seed have the same."""
         self.said: list[str] | None = [] if trace else None
         self._due: list[tuple[float, int, Place | None, int, Call]] = []
         self._numbers = itertools.count()
@@ -69,7 +69,7 @@ class World:
 
 
 class Place(Protocol):
-    """What can be reached over the network: a node, ZooKeeper, a client."""
+    """A place reachable over the network: a node, ZooKeeper, a client."""
 
     number: int
     life: int

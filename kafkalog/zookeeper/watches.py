@@ -1,4 +1,4 @@
-"""What a controller does when watched znodes change, and when it begins to watch them.
+"""A controller's steps when watched znodes change, and when it begins to watch them.
 
 Steps, as defined in kafkalog.controller.active: they read the tree, and hand what they find to the
 rules.  A znode that cannot be parsed is skipped and logged.
@@ -43,7 +43,7 @@ class ZooKeeperStore(ZooKeeperRecords):
         return [self._named(step) for step in (*_ALL, own_settings_left)]
 
     def works(self, event: object) -> Iterable[Work]:
-        """What follows from a watch that fired, or from watches that were lost."""
+        """The works after a watch that fired, or after lost watches."""
         if isinstance(event, Unwatched):
             return [self._named(step) for step in _ALL]
         assert isinstance(event, Seen)

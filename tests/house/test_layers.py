@@ -28,7 +28,7 @@ def part_of(module: str) -> str:
 
 
 def typing_only(tree_: ast.Module) -> set[ast.AST]:
-    """What stands under `if TYPE_CHECKING`: it is never run."""
+    """The nodes under `if TYPE_CHECKING`, which never run."""
     found: set[ast.AST] = set()
     for node in ast.walk(tree_):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):

@@ -354,7 +354,7 @@ class Consumer(Positions):
         return records
 
     def _next(self, timeout_ms: float | None, take: Callable[[], Any]) -> Any:
-        """What `take` returns, once it is not empty; None after the timeout."""
+        """The result of `take`, once it is not empty; None after the timeout."""
         sharing, positions = self._sharing, self._fetcher.positions
         if not (sharing.manual or sharing.subscription):
             raise errors.ArgumentError("nothing to read: subscribe to topics or assign partitions")

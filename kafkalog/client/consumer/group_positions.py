@@ -87,7 +87,7 @@ class Sharing:
         """Offsets to commit instead of positions."""
         self.stable_only = config.isolation_level == "read_committed"
         self._ids: dict[str, UUID] = {}
-        """Of the topics that are read, from the last metadata."""
+        """Ids of the topics that are read, from the last metadata."""
         self._interceptors = interceptors
         self._fresh = False
         self._trouble: errors.KafkalogError | None = None
@@ -532,7 +532,7 @@ class Sharing:
 
 
 def _raised(call: Callable[[], None]) -> BaseException | None:
-    """What a call raises; None: nothing."""
+    """The exception that a call raises; None: none."""
     try:
         call()
     except BaseException as problem:

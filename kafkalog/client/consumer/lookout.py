@@ -14,7 +14,7 @@ ASK_AGAIN_S = 1.0
 
 
 class Lookout:
-    """Of one consumer.  For the owner's thread only."""
+    """The lookups of one consumer's topics and partitions.  For the owner's thread only."""
 
     def __init__(self, every_s: float) -> None:
         """`every_s`: metadata.max.age.ms."""

@@ -1,4 +1,4 @@
-"""What a client does with each error code of each request: one table, which docs/clients.md shows.
+"""The handling of each error code of each request: one table, which docs/clients.md shows.
 
 A code is raised, or the request is sent again after a pause that grows from retry.backoff.ms to
 retry.backoff.max.ms.  What is sent again is logged once per reason (see `Troubles`): at once, or,
@@ -25,7 +25,7 @@ LASTING_S = 5.0
 
 
 class Handling(Enum):
-    """What is done with an error code."""
+    """The handling of an error code."""
 
     RAISE = "raised"
     RETRY = "sent again, logged at once"
@@ -144,7 +144,7 @@ RULES: Mapping[Api, Mapping[ErrorCode, Rule]] = MappingProxyType(
 
 
 def handling(code: int, api: Api | None = None) -> Handling:
-    """What a client does with an error code in an answer to a request; None: in any."""
+    """The handling of an error code in an answer to a request; None: in any."""
     if code not in _NUMBERS:
         return Handling.RAISE
     known = ErrorCode(code)

@@ -61,7 +61,7 @@ class Membership(Protocol):
 
     @property
     def instance_id(self) -> str | None:
-        """Of a static member."""
+        """The instance id of a static member."""
 
 
 class GroupId(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a broker of a cluster knows, and how its controller's requests change it.
+"""A broker's view of its cluster, and how its controller's requests change it.
 
 Pure.  LeaderAndIsr says which replicas this node holds, and which of them lead; StopReplica which
 it no longer holds; UpdateMetadata what clients see of all nodes.  The rules are those of Kafka's
@@ -30,11 +30,11 @@ Fields = dict[str, Any]
 
 
 class Standing(NamedTuple):
-    """What a broker knows."""
+    """A broker's view of its cluster."""
 
     node: int
     epoch: int
-    """Of this node's registration; -1: it is not registered."""
+    """Epoch of this node's registration; -1: it is not registered."""
     controller: int
     """The broker that is the controller; -1: not known yet."""
     controller_epoch: int
@@ -75,7 +75,7 @@ def _obeying(standing: Standing, request: Any) -> Standing:
 
 
 def leader_and_isr(standing: Standing, request: Any) -> tuple[Standing, list[Effect], Fields]:
-    """What this node must lead and follow, and the response."""
+    """The partitions this node must lead and follow, and the response."""
     if code := refusal(standing, request):
         return standing, [], {"error_code": code, "topics": []}
     held = dict(standing.held)
@@ -136,7 +136,7 @@ def _verdict(standing: Standing, tp: TopicPartition, now: Held) -> ErrorCode:
 
 
 def stop_replica(standing: Standing, request: Any) -> tuple[Standing, list[Effect], Fields]:
-    """What this node no longer leads or follows, and the response."""
+    """The partitions this node no longer leads or follows, and the response."""
     if code := refusal(standing, request):
         return standing, [], {"error_code": code, "partition_errors": []}
     held = dict(standing.held)

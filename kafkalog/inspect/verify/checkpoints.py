@@ -45,7 +45,7 @@ class Checkpoints(NamedTuple):
     offsets: dict[str, dict[TopicPartition, int]]
     """By the checkpoint's name."""
     flushed: int
-    """Of a log without a data directory; -1: unknown."""
+    """Flushed offset of a log without a data directory; -1: unknown."""
 
     def of(self, name: str, tp: TopicPartition) -> int:
         """A log's offset in one of them; -1: it has none."""

@@ -1,4 +1,4 @@
-"""What failed while a request was handled, as its answer: see kafkalog.server.failed_answers."""
+"""The answer to a request whose handler failed: see kafkalog.server.failed_answers."""
 
 import logging
 from contextlib import suppress

@@ -218,7 +218,7 @@ def sample(made: Reference, rng: random.Random, count: int) -> list[damages.Dama
 def test_repair_keeps_everything_that_verify_called_good(
     whole: Reference, rng: random.Random
 ) -> None:
-    """What can be repaired is repaired, nothing else is lost, and a header's bit is restored."""
+    """Repairable damage is repaired, nothing else is lost, and a header's bit is restored."""
     mended = 0
     for what, edits, covered in sample(whole, rng, REPAIRS):
         [name] = {place_of(whole, n).partition for n in edits} - {""}

@@ -132,7 +132,7 @@ CHANGES: dict[str, Callable[[Copy], object]] = {
 def test_a_change_of_role_while_it_is_compacted(
     leader: Log, begin: Begin, change: str, after: int
 ) -> None:
-    """What the round has finished stays, and the replica continues as without compaction."""
+    """The finished part of the round stays, and the replica continues as without compaction."""
     fill(leader, 360)
     copy = begin(**{"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0})
     take(copy, leader, shown=300)

@@ -1,4 +1,4 @@
-"""What an answer means for a position, by the events since the request was sent."""
+"""The effect of an answer on a position, by the events since the request was sent."""
 
 from __future__ import annotations
 
