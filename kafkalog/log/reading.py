@@ -260,7 +260,7 @@ class Follow(_Follower, Iterator[Record], AsyncIterator[Record]):
         if block is not None:
             self._records, self._offset = block
             return
-        # What the scan read up to its end has no more records for us: markers, gaps.
+        # The rest, up to the scan's end, has no records: markers, gaps.
         self._offset = max(self._offset, self._scan.end_offset)
         self._scan, self._seen_all = None, True
 
@@ -317,7 +317,7 @@ def _columns_from(
     while True:
         scan = log.scan(offset, **options)
         yield from scan
-        # What the scan read up to its end has no more records for us: markers, gaps.
+        # The rest, up to the scan's end, has no records: markers, gaps.
         offset = max(offset, scan.end_offset)
         left_ms = timeout_ms
         while True:

@@ -111,7 +111,7 @@ def test_heavy_packages_are_imported_when_first_used() -> None:
     assert heavy == []
 
 
-# Of the standard library; each of them costs more than all our modules that a Log needs.
+# In the standard library; each costs more than all our modules that a Log needs.
 SLOW = {"asyncio", "concurrent", "dataclasses", "inspect", "logging", "ssl", "subprocess"}
 
 

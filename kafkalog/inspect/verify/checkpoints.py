@@ -109,7 +109,7 @@ def compare_checkpoints(
         end = reached
     said = {name: checkpoints.of(name, tp) for name in checkpoints.offsets}
     for name, offset in {**said, FLUSHED: checkpoints.flushed}.items():
-        # What is missing below the log's start is no loss.
+        # Missing records below the log's start are no loss.
         floor = end if name == LOG_START else max(end, start)
         if floor < offset:
             told = name_in(checkpoints.offsets.get(name, {}), tp, checkpoints.alone)

@@ -17,7 +17,7 @@ from kafkalog.log.log import handle_of
 from kafkalog.replication.copies import Copy, all_now, not_synced_before_leading
 from kafkalog.replication.following import Append, Cut, Restart
 from tests.support.copies import batches_in, open_copy
-from tests.unit.clean.test_beside import Interrupted
+from tests.unit.clean.test_concurrency import Interrupted
 
 Begin = Callable[..., Copy]
 SMALL = {"segment.bytes": 1_500, "file.delete.delay.ms": 0}
