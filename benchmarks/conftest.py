@@ -1,4 +1,4 @@
-"""What all benchmarks share: folders to write to, the measure, and the table at the end.
+"""Shared by all benchmarks: folders to write to, the measure, and the table at the end.
 
 Figures are medians of rounds in which all sides take turns (measure.py): machines are shared
 and noisy.  Nothing here asserts a speed.
@@ -97,7 +97,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl
 def pytest_benchmark_update_json(output_json: dict[str, Any]) -> None:
-    """What benchmarks/report.py needs to know about the run."""
+    """Facts about the run for benchmarks/report.py."""
     output_json["environment"] = _environment()
 
 

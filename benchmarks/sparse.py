@@ -40,7 +40,7 @@ _BASE_TIMESTAMP_POS = 27
 
 
 class SparseLog(NamedTuple):
-    """What was built."""
+    """The log that was built."""
 
     path: Path
     wanted: np.ndarray
@@ -125,7 +125,7 @@ def _write_indexes(name: Path, relative: np.ndarray, base: int, records: int, si
 
 
 def _finish(path: Path, scratch: Path, end_offset: int) -> None:
-    """What a clean close leaves: snapshot, epochs, checkpoints, marker."""
+    """The files of a clean close: snapshot, epochs, checkpoints, marker."""
     snapshot = next(scratch.glob("*.snapshot"))
     shutil.copy(snapshot, path / f"{end_offset:020d}.snapshot")
     shutil.copy(scratch / "leader-epoch-checkpoint", path)

@@ -94,7 +94,7 @@ def test_bulk(measure_together: Any, running: dict[str, Cluster], size: int) -> 
 
 
 def test_memory_after_a_burst(measure_together: Any, running: dict[str, Cluster]) -> None:
-    """What a burst leaves in the node that has the most, usually the leader."""
+    """Memory after a burst of the node that has the most, usually the leader."""
     count = scaled(BYTES[1000] // 1000, 3000)
 
     def side(cluster: Cluster) -> Callable[[], dict[str, float]]:

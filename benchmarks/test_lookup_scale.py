@@ -95,7 +95,7 @@ def by_time(name: str, log: kafkalog.Log, of: sparse.SparseLog) -> Side:
 
 
 READ_BYTES = 8 << 10
-"""What a lookup by offset reads: about two index intervals."""
+"""Bytes that a lookup by offset reads: about two index intervals."""
 
 
 def bare_reads(name: str, of: sparse.SparseLog) -> Side:

@@ -48,7 +48,7 @@ def test_open_after_a_clean_close(measure: Any, memory: Path) -> None:
         opened.append(log)
 
     opened: list[kafkalog.Log] = []
-    # What is timed is opening, not the close of the round before.
+    # Only the opening is timed, not the close of the round before.
     side = Side(f"{OURS}, writer", 1, lambda _: reopen(), lambda: 0, lambda _: opened.pop().close())
 
     def read() -> None:

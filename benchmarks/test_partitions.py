@@ -110,7 +110,7 @@ KAFKA = f"Kafka {apache.VERSION}, {MANY:,} partitions"
 
 
 class Looks:
-    """What was found, round by round, by side and kind."""
+    """The measurements, round by round, by side and kind."""
 
     def __init__(self) -> None:
         self.found: dict[str, list[dict[str, float]]] = {}

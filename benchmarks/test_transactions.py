@@ -76,7 +76,7 @@ def test_transactions(measure_together: Any, running: dict[str, Served], clients
 
 
 def test_overhead(measure_together: Any, running: dict[str, Served]) -> None:
-    """What transactions cost, with a thousand records in each."""
+    """The cost of transactions, with a thousand records in each."""
     count, key = scaled(LARGE_COUNT, 10), "transactions-large"
     sides = {}
     for name, broker in running.items():

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["dataset"]
 
 CONSTANT_ROWS = 1 << 19
-"""Of a batch whose rows are all the same: 2 MiB."""
+"""Rows of a batch whose rows are all the same: 2 MiB."""
 _COMPARISONS = {
     "equal": "Eq",
     "greater": "Gt",
@@ -66,7 +66,7 @@ def dataset(
 
 
 class _Source(NamedTuple):
-    """What a dataset reads: see `dataset`."""
+    """The source of a dataset: see `dataset`."""
 
     where: Where
     topic: str | None
@@ -169,7 +169,7 @@ class _Scanner:
 
 
 class _Reads:
-    """What our dataset overrides; the rest is pyarrow's, and builds on this."""
+    """The methods that our dataset overrides; the rest is pyarrow's, and builds on this."""
 
     schema: Any
     _source: _Source

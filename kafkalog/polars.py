@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["scan"]
 
 CONSTANT_ROWS = 1 << 19
-"""Of a frame whose rows are all the same (2 MiB): each frame costs polars 50 µs."""
+"""Rows of a frame whose rows are all the same (2 MiB): each frame costs polars 50 µs."""
 
 
 def scan(

@@ -1,4 +1,4 @@
-"""What a predicate says about offsets, times, partitions and keys: pure."""
+"""The bounds in a predicate on offsets, times, partitions and keys: pure."""
 
 from __future__ import annotations
 

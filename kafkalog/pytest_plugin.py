@@ -32,7 +32,7 @@ __all__ = [
 T = TypeVar("T")
 
 NAME_MAX = 60
-"""Of a test's name, in its topics' names."""
+"""Length of a test's name in its topics' names."""
 TOPICS_TOLD = 3
 MARKER = (
     "kafkalog(config, topics): settings of this test's kafkalog_broker or kafkalog_cluster by "

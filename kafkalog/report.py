@@ -1,4 +1,4 @@
-"""What a check of a log's files found: the kinds of findings, each defined once, and the report."""
+"""Findings of a check of a log's files: their kinds, each defined once, and the report."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Finding(NamedTuple):
 
 @dataclass
 class Report:
-    """What verify found, and how much it checked."""
+    """The findings of verify, and how much it checked."""
 
     findings: list[Finding] = field(default_factory=list)
     counters: Counter[str] = field(default_factory=Counter)

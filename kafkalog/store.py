@@ -89,7 +89,7 @@ class Topic(Sequence[Log]):
 
 
 class _End:
-    """What the broker closes of a store before itself."""
+    """The part of a store that the broker closes before itself."""
 
     def __init__(self, store: Store) -> None:
         self._store = weakref.ref(store)

@@ -56,7 +56,7 @@ class Record(NamedTuple):
     timestamp_type: int
     """CREATE_TIME or LOG_APPEND_TIME."""
     leader_epoch: int
-    """Of the leader that appended it; -1 when unknown."""
+    """Epoch of the leader that appended it; -1 when unknown."""
 
 
 class AppendedOffsets(NamedTuple):
@@ -70,7 +70,7 @@ class AppendedOffsets(NamedTuple):
 
 
 class SentBatches(NamedTuple):
-    """What was sent to a socket."""
+    """The result of sending to a socket."""
 
     bytes: int
     next_offset: int
@@ -92,7 +92,7 @@ class AbortedTransaction(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-    """Of the abort marker."""
+    """Offset of the abort marker."""
     last_stable_offset: int
     """Right after the marker."""
 
@@ -105,7 +105,7 @@ class LeaderEpoch(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """What a log remembers of an idempotent producer."""
+    """A log's state of an idempotent producer."""
 
     producer_id: int
     producer_epoch: int
@@ -118,11 +118,11 @@ class ProducerState(NamedTuple):
     coordinator_epoch: int
     """-1: no transaction was ended here."""
     txn_start_offset: int
-    """Of its open transaction; -1: none."""
+    """First offset of its open transaction; -1: none."""
 
 
 class Recovery(NamedTuple):
-    """What opening a log found and did."""
+    """The result of the recovery when a log is opened."""
 
     truncated_bytes: int
     """Cut from the tail, together with the segments dropped after it."""

@@ -1,4 +1,4 @@
-"""What all tests share: where data lies, the seed, and the test build of the C core."""
+"""Shared by all tests: where data lies, the seed, and the test build of the C core."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def pytest_runtest_call(item: pytest.Item) -> Any:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """What is needed to repeat this run."""
+    """The settings that repeat this run."""
     return [
         f"seed: {SEED} (repeat with KAFKALOG_SEED={SEED})",
         f"what Kafka wrote: {cases.folder()}",

@@ -1,1 +1,1 @@
-"""What the benchmarks of Spark share: sessions, topics, and the most that a source can reach."""
+"""Shared by the benchmarks of Spark: sessions, topics, and the most that a source can reach."""

@@ -74,7 +74,7 @@ def _read(store: kafkalog.Store, isolation: str) -> list[bytes | None]:
 
 
 def _committed(store: kafkalog.Store, count: int) -> list[bytes | None]:
-    """What is committed.  Readers may see a commit a moment after it is acknowledged."""
+    """The committed records.  Readers may see a commit a moment after it is acknowledged."""
     until_s = time.monotonic() + PATIENCE_S
     while len(found := _read(store, "read_committed")) < count and time.monotonic() < until_s:
         time.sleep(0.01)

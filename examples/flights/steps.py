@@ -55,7 +55,7 @@ def write(manager: Manager, parted: list[list[Flight]]) -> None:
 
 
 def show(manager: Manager, parted: list[list[Flight]]) -> None:
-    """What is on disk now."""
+    """Print the files on disk now."""
     code("log.segments, log.size_bytes")
     rows = []
     stored = plain = 0

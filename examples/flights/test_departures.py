@@ -8,7 +8,7 @@ import kafkalog
 
 
 def announce(servers: str, gate: str) -> None:
-    """What is tested."""
+    """The code under test."""
     with kafkalog.Producer(servers) as producer:
         producer.send("gates", gate.encode()).result(30)
 

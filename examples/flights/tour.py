@@ -24,7 +24,7 @@ def say(text: str = "") -> None:
 
 
 def code(text: str) -> None:
-    """What a user would write to get the same."""
+    """Print the code that a user would write to get the same."""
     for line in text.splitlines():
         say(_styled("36", line))
 

@@ -1,4 +1,4 @@
-"""What the sink topic should hold, and what it holds."""
+"""Expected and actual content of the sink topic."""
 
 from __future__ import annotations
 

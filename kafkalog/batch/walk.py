@@ -80,7 +80,7 @@ class Stop(NamedTuple):
     status: int
     """A kl_status."""
     position: int
-    """Of the batch that failed, bytes from the start of the file."""
+    """Position of the batch that failed, in bytes from the start of the file."""
     message: str
 
 
@@ -132,7 +132,7 @@ class BatchWalk:
 
     @property
     def position(self) -> int:
-        """Of the batch that is next, or that failed."""
+        """Position of the next batch, or of the one that failed."""
         return int(lib.kl_walk_pos(self._c))
 
     def blocks(self, check_crc: bool = True) -> Iterator[tuple[Any, int]]:

@@ -22,7 +22,7 @@ BLOCK_BYTES = 4 << 20
 SMALL_BYTES = 1 << 20
 """Below this size, importing pyarrow takes longer than reading the rows."""
 NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
-"""What JSON calls a number: 007, +5, .5 and 1,000 are text."""
+"""A number in JSON: 007, +5, .5 and 1,000 are text."""
 MS_MIN = SECONDS_LIMIT
 """From this value on, a plain number is a time in ms, as in common.parse_time."""
 SPECIAL = '["\\\\\\x00-\\x1f]'

@@ -1,4 +1,4 @@
-"""What commands share: usage errors, times and sizes as text, opening logs."""
+"""Shared by commands: usage errors, times and sizes as text, opening logs."""
 
 import argparse
 import json

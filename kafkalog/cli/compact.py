@@ -98,7 +98,7 @@ def _check_policy(options: argparse.Namespace, settings: dict[str, str]) -> None
 def _show(
     options: argparse.Namespace, settings: dict[str, str], parts: "dict[TopicPartition, str]"
 ) -> int:
-    """What --execute would process.  Writes nothing."""
+    """Print the work that --execute would do.  Writes nothing."""
     from kafkalog.log.compaction import look
     from kafkalog.log.isolation import UNCOMMITTED
     from kafkalog.log.log import Log, handle_of

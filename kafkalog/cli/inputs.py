@@ -1,4 +1,4 @@
-"""What `kafkalog ingest` and `produce` read: files, plain, gzip or zstd, as lines and records."""
+"""Inputs of `kafkalog ingest` and `produce`: files, plain, gzip or zstd, as lines and records."""
 
 import functools
 import io

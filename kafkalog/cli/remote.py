@@ -1,4 +1,4 @@
-"""What commands that talk to a broker share: its address, actions, names of topics."""
+"""Shared by commands that talk to a broker: its address, actions, names of topics."""
 
 import argparse
 import os

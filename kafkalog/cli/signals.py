@@ -1,4 +1,4 @@
-"""What SIGTERM and Ctrl-C do while a command runs."""
+"""SIGTERM and Ctrl-C while a command runs."""
 
 import signal
 from collections.abc import Callable, Iterator

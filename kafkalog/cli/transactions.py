@@ -62,7 +62,7 @@ DEFAULT = "list"
 OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 """The states in which a transaction is open."""
 LARGEST = {"producer_id": 2**63 - 1, "producer_epoch": 2**15 - 1, "coordinator_epoch": 2**31 - 1}
-"""What identifies a transaction to abort, with the protocol's ranges."""
+"""The fields that identify a transaction to abort, with the protocol's largest values."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -145,7 +145,7 @@ def _describe(admin: "Admin", options: argparse.Namespace, names: list[str]) -> 
 
 
 def _known(admin: "Admin", names: list[str]) -> "list[TransactionInfo]":
-    """What the coordinators know about each.  Raises: CommandError if there is none."""
+    """The coordinators' description of each.  Raises: CommandError if there is none."""
     from kafkalog.wire.error_codes import ErrorCode
 
     found = admin.describe_transactions(names)

@@ -314,8 +314,8 @@ class Admin(Locked):
         partitions: Iterable[tuple[str, int]] | None = None,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, groups.CommittedOffset]:
-        """What a group has committed; `partitions` None: everything.  A partition for which it
-        has committed nothing is left out.
+        """The offsets that a group has committed; `partitions` None: all.  A partition without
+        a committed offset is left out.
 
         Raises: what the broker answers.
         """

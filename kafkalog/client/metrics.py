@@ -1,4 +1,4 @@
-"""What a client has done so far, counted where it happens, under the names of Kafka's metrics.
+"""A client's work so far, counted where it happens, under the names of Kafka's metrics.
 
 Totals grow for as long as the client lives; averages and maxima cover all that time.
 """

@@ -42,7 +42,7 @@ class Turns(Handle):
         self._closing = self._ended = self._cut = False
         self._pid = os.getpid()
         self._loop: asyncio.AbstractEventLoop
-        """Of the last call."""
+        """The event loop of the last call."""
 
     # ---- calls -------------------------------------------------------------------------
 

@@ -50,7 +50,7 @@ _FAMILIES: tuple[tuple[str, str], ...] = (
     ("delegation.token.", _NOBODY),
     ("password.", _NOBODY),
 )
-"""What happens to Kafka's names that are not ours, by prefix."""
+"""The handling of Kafka's names that are not ours, by prefix."""
 _REMOVED = "ignored: Kafka 4 has no such setting either"
 _IGNORED = {
     "log.message.downconversion.enable": _REMOVED,

@@ -16,7 +16,7 @@ __all__ = ["Active", "NotActive", "Steps", "Store", "Work"]
 
 T = TypeVar("T")
 Steps = Generator[object, Any, T]
-"""What a controller does about an event: it yields sequences of records, and is sent their
+"""A controller's reaction to an event: it yields sequences of records, and is sent their
 outcomes; queries, and is sent their answers; and whatever else its store understands."""
 
 
@@ -41,14 +41,14 @@ class Store(Protocol):
         """Why a record is too large to be kept; None: it is not."""
 
     def first_works(self) -> Sequence[Work]:
-        """What a controller does first, once it has sent all brokers what it knows."""
+        """The controller's first works, once it has sent all brokers what it knows."""
 
     def works(self, event: object) -> Iterable[Work]:
-        """What a controller does about an event of the store."""
+        """The controller's reaction to an event of the store."""
 
 
 class Active:
-    """What the steps of an active controller work with."""
+    """The state that an active controller's steps work with."""
 
     def __init__(
         self, options: Options, claim: Claim, snapshot: Snapshot, store: Store,
@@ -85,4 +85,4 @@ class Work(NamedTuple):
     """As errors name it."""
     begin: Callable[[Active], Steps[Any]]
     key: Hashable = None
-    """Of works with the same key only one waits; None: all of them do."""
+    """Only one work with the same key waits; None: all of them do."""

@@ -1,4 +1,4 @@
-"""What a controller knows of its cluster.
+"""A controller's view of its cluster.
 
 A cache of its store: the active controller fills it once, and each change is in the store first.
 The set of live brokers is all that comes from elsewhere.
@@ -45,7 +45,7 @@ class Claim(NamedTuple):
 
 
 class Snapshot(Protocol):
-    """What a controller finds in its store when it becomes active."""
+    """The content of its store when a controller becomes active."""
 
     @property
     def image(self) -> MetadataImage:
@@ -73,7 +73,7 @@ class Snapshot(Protocol):
 
 
 class Context:
-    """What a controller knows.  One thread only: the controller's."""
+    """A controller's view of its cluster.  One thread only: the controller's."""
 
     def __init__(
         self, claim: Claim, loaded: Snapshot, stray_replicas: Copies | None = None
@@ -105,7 +105,7 @@ class Context:
         }
         """Copies that moves left behind and that their brokers have not reported as dropped."""
         self.failed: Copies = {}
-        """Of both, what to retry: the copies that brokers could not drop; an empty set if the store
+        """Retries of both: the copies that brokers could not drop; an empty set if the store
         refused."""
         self.retrying: set[tuple[str, tuple[int, int] | None]] = set()
         """Retries in flight: copies by topic; None: the topic's removal from the store."""

@@ -89,7 +89,7 @@ class Controller:
         self._asked_count = 0
         self._work: tuple[_Waiting, Generator[Effect, Any, Any]] | None = None
         self._number = 0
-        """Of the store's last effect; an outcome with another number is outdated."""
+        """Number of the store's last effect; an outcome with another number is outdated."""
         self._retry_ms = RETRY_MS
         self._retry_waits = False  # the retry clock is set
         self._failed: dict[Hashable, Work] = {}

@@ -58,7 +58,7 @@ def guarded(context: Context, key: TopicPartition, otherwise: U, decide: Callabl
 def due(
     one: Partition, holding: Collection[int], electable: Collection[int], *, unclean: bool
 ) -> Leadership | None:
-    """What a partition's leadership must become; None: it stays as it is.
+    """The new leadership of a partition; None: it stays as it is.
 
     `holding`: live brokers with its disk; `electable`: those of them that may be elected.
     """

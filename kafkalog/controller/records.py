@@ -1,4 +1,4 @@
-"""What a controller decides, as records, and what it asks of the store that keeps them.
+"""A controller's decisions, as records, and its queries to the store that keeps them.
 
 A record is written whole or not at all, and only while the controller that wrote it is the active
 one.  A store translates: into znodes, or into a metadata log.  No rule knows which.
@@ -53,7 +53,7 @@ class PartitionsCreation(NamedTuple):
 
     topic: str
     replicas: Replicas
-    """Of the new ones alone."""
+    """Replicas of the new partitions alone."""
 
 
 class TopicDeletion(NamedTuple):
@@ -116,7 +116,7 @@ Record: TypeAlias = (
 
 
 class Outcome(NamedTuple):
-    """What became of a record."""
+    """The outcome of writing a record."""
 
     done: bool
     why: str = ""

@@ -131,7 +131,7 @@ class RequestBatch:
         return found
 
     def sends(self) -> list[Send]:
-        """What was announced; then one request of each kind to each live broker, with the current
+        """The announced requests; then one of each kind to each live broker, with the current
         state.
 
         A broker that must stop a partition is not asked to follow it.

@@ -1,4 +1,4 @@
-"""What a controller does when it begins, when brokers answer, and when something is due again."""
+"""A controller's steps when it begins, when brokers answer, and when something is due again."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ Place = Callable[[int, int, "Start | None"], Sequence[tuple[int, ...]]]
 
 
 class Cluster(NamedTuple):
-    """What the rules read of a cluster, and where its controllers' rules differ."""
+    """The facts of a cluster that the rules read, and where its controllers' rules differ."""
 
     image: MetadataImage
     """Topics and settings."""

@@ -37,7 +37,7 @@ APPEND_BYTES = 262_144
 """Writes are batched up to this size: far below max.message.bytes, so that one write that is too
 large fails no other."""
 UNSETTLED_BYTES_MAX = 67_108_864
-"""Of records whose outcome is unknown, also after their waiters got a timeout: beyond that a
+"""Bytes of records whose outcome is unknown, also after their waiters got a timeout: beyond that a
 coordinator takes no more of those that clients may send at any time."""
 LOAD_AGAIN_MS = 11_000
 """How long before an unreadable partition is read again; longer than its log is left alone, see
@@ -85,7 +85,7 @@ class Append(NamedTuple):
 
 
 class Shard:
-    """What a coordinator keeps of one partition of its journal.  One thread only."""
+    """A coordinator's state of one partition of its journal.  One thread only."""
 
     def __init__(self, partition: int, epoch: int) -> None:
         self.partition = partition
@@ -122,7 +122,7 @@ class CoordinatorState(Generic[S]):
         self._late: dict[int, Append] = {}
         self._sizes: dict[int, int] = {}  # of both
         self.unsettled_bytes = 0
-        """Of the records whose outcome is unknown."""
+        """Bytes of the records whose outcome is unknown."""
         self._next_append = 0
 
     # ---- what each kind has of its own ------------------------------------------------------

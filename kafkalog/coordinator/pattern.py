@@ -258,7 +258,7 @@ class _Reader:
         return found
 
     def escaped(self) -> _Set:
-        """What follows a backslash."""
+        """Parse the characters after a backslash."""
         word = self.take()
         if word in _CLASSES:
             return _CLASSES[word]

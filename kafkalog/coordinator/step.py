@@ -102,7 +102,7 @@ class Step:
 
     def __init__(self, now_ms: int, wall_ms: int) -> None:
         self.now_ms = now_ms
-        """Of the monotonic clock: for timers."""
+        """Time of the monotonic clock: for timers."""
         self.wall_ms = wall_ms
         """Since 1970: for what is written down."""
         self.answers: list[tuple[Answer, Body]] = []

@@ -33,10 +33,9 @@ __all__ = ["Coordinator", "Event"]
 LOG = logging.getLogger(__name__)
 
 QUEUED_BYTES_MAX = 67_108_864
-"""What queued requests and those of the round in progress may take: once they do, the next one
-waits."""
+"""Limit for queued requests and those of the round in progress: beyond it the next one waits."""
 REQUEST_BYTES = 2_000
-"""Of a request besides its decoded body.  Measured, and rounded up."""
+"""Bytes of a request besides its decoded body.  Measured, and rounded up."""
 FEW = 8
 """Up to this many effects of a step, each may take as long as an append."""
 ROUNDS = 32

@@ -54,7 +54,7 @@ class Found(NamedTuple):
 
 
 def look(path: str) -> Found:
-    """What the directory at `path` holds; nothing is written, and no lock is taken.
+    """The content of the directory at `path`; nothing is written, and no lock is taken.
 
     Raises: CorruptLog; ArgumentError for partition folders without meta.properties; IoFailed.
     """

@@ -101,7 +101,7 @@ class Manager:
             self.folders = Folders(self.state.directory)
             """Which partitions are here, and under which names."""
             self.meta = identify(self.folders, mode, adopt, node_id, gather)
-            """What meta.properties says; None: there is none."""
+            """Content of meta.properties; None: there is none."""
             self.upkeep = Upkeep(self, self.folders.marked)
             """The background jobs."""
             if mode == "w":

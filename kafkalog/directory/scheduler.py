@@ -59,7 +59,7 @@ class Scheduler:
 
     @property
     def failures(self) -> dict[str, Exception]:
-        """What the last run of each job raised, by the job's name; a success clears it."""
+        """The exception of each job's last run, by the job's name; a success clears it."""
         with self._wake:
             return dict(self._failures)
 

@@ -1,4 +1,4 @@
-"""What a directory remembers between two openings: offsets, and whether it was closed cleanly.
+"""The state of a directory between two openings: offsets, and whether it was closed cleanly.
 
 The files are Kafka's (docs/format.md, "Checkpoints"): text, one `topic partition offset` per
 line.  A missing, empty or damaged one only costs a longer recovery, except that of log starts,
@@ -111,7 +111,7 @@ def parse_flushed(data: bytes) -> int:
 
 
 class Vouched(NamedTuple):
-    """What a clean marker of kafkalog says, apart from the clean close."""
+    """Content of kafkalog's clean marker, apart from the clean close."""
 
     last: list[Any] | None
     """Name and size of the last segment of a log that stands alone."""
@@ -121,7 +121,7 @@ class Vouched(NamedTuple):
 
 
 def parse_marker(data: bytes) -> Vouched | None:
-    """What a marker vouches for; None: it is Kafka's, an older kafkalog's, or damaged."""
+    """The guarantees of a marker; None: it is Kafka's, an older kafkalog's, or damaged."""
     try:
         found = json.loads(data)["kafkalog"]
         body = [found[name] for name in ("last", "logStarts", "derived")]

@@ -30,7 +30,7 @@ class Directory:
         self.path = os.fspath(path)
         self._lock = threading.Lock()  # guards what follows
         self._gathered: set[str] | None = None
-        """What `settle` must sync, by its path from here; None: nothing is gathered."""
+        """Paths that `settle` must sync, relative to this directory; None: nothing is gathered."""
         made = _missing(self.path) if create and gather else 0
         how = lib.KL_CREATE_UNSYNCED if made else lib.KL_CREATE if create else lib.KL_CREATE_NOT
         out = ffi.new("kl_dir **")

@@ -23,20 +23,20 @@ HOLDS_MAX = 100
 HOLD_MS_MAX = 7 * 24 * 3_600_000
 """How far ahead a hold may reach: even with a wrong clock, none keeps records permanently."""
 FILE_BYTES_MAX = 4 << 20
-"""Of one hold: about 100,000 partitions."""
+"""Maximum size of one hold: about 100,000 partitions."""
 
 _PREFIX = ".kafkalog_hold."
 _VERSION = 1
 
 
 class Hold(NamedTuple):
-    """What one reader wants kept."""
+    """The offsets that one reader wants kept."""
 
     name: str
     until_ms: int
     """Epoch time at which it ends; its reader extends it while it runs."""
     max_bytes: int
-    """Of each partition, beyond what retention keeps by itself."""
+    """Maximum bytes kept of each partition beyond its retention."""
     offsets: Mapping[TopicPartition, int]
     """The first offset wanted of each partition."""
 

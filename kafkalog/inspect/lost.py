@@ -1,4 +1,4 @@
-"""What an internal topic loses with bytes that are cut: topics, settings, groups, commits."""
+"""Content that an internal topic loses with its cut bytes: topics, settings, groups, commits."""
 
 import struct
 from collections.abc import Iterable, Iterator
@@ -35,7 +35,7 @@ def lost_with(file: Path, ranges: Iterable[tuple[int, int]]) -> list[str]:
 
 
 def lost_metadata(manager: Manager) -> list[str]:
-    """What recovery cut from the metadata log of an open directory, one line per record."""
+    """The records that recovery cut from an open directory's metadata log, one per line."""
     log = manager.get(METADATA_TOPIC, 0)
     if not log.recovery.kept:
         return []

@@ -29,7 +29,7 @@ _Scale = Callable[[int], float]
 
 
 class SegmentShape(NamedTuple):
-    """What is drawn of one segment."""
+    """The picture of one segment."""
 
     base_offset: int
     next_offset: int
@@ -45,7 +45,7 @@ class SegmentShape(NamedTuple):
 
 
 class PartitionShape(NamedTuple):
-    """What is drawn of one partition."""
+    """The picture of one partition."""
 
     name: str
     start_offset: int

@@ -87,7 +87,7 @@ class Action:
     begin, set-aside, reseal, leave."""
     file: str
     why: str
-    """What is done, and what is lost by it."""
+    """The action, and the loss it causes."""
     ranges: tuple[tuple[int, int], ...] = ()
     """For a cut: [start, end) in bytes."""
     mends: tuple[tuple[int, int, int], ...] = ()
@@ -95,7 +95,7 @@ class Action:
 
 
 def plan(report: Report) -> list[Action]:
-    """What to do about a report's damage and warnings, in the order in which it is done."""
+    """The repairs of a report's damage and warnings, in order."""
     by_file: dict[tuple[str, str], list[Finding]] = {}
     mended = {os.path.dirname(f.file) for f in report.findings if f.what == "header-bit"}
     # Batches that disagree about epochs cannot say what the list should be.

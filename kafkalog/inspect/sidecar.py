@@ -53,7 +53,7 @@ _NAMES = _START.size + _FIXED.size
 
 
 class FileSum(NamedTuple):
-    """Of a whole file; `size` -1: it does not exist."""
+    """Checksum of a whole file; `size` -1: it does not exist."""
 
     size: int
     crc: int

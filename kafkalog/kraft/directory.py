@@ -134,7 +134,7 @@ def _is_torn_bootstrap(manager: Manager) -> bool:
 
 
 def _bootstrap(manager: Manager) -> list[tuple[str, dict[str, Any]]] | None:
-    """What the directory was formatted with: features, users that may log in (SCRAM).  None if it
+    """The bootstrap records of the directory: features, users that may log in (SCRAM).  None if it
     was not formatted, or our first start did not finish.
 
     Raises: CorruptLog if it is damaged; ArgumentError for unknown

@@ -182,7 +182,7 @@ class Limits(NamedTuple):
 
 
 class Compaction(NamedTuple):
-    """What a compaction did."""
+    """The result of a compaction."""
 
     start_offset: int
     """Where the part that had not been compacted began."""
@@ -190,7 +190,7 @@ class Compaction(NamedTuple):
     """Below it every key now occurs once."""
     rounds: int
     segments_before: int
-    """Of the segments below `end_offset`, like all that follows."""
+    """Number of segments below `end_offset`; all that follows is about these."""
     segments_after: int
     bytes_before: int
     bytes_after: int

@@ -97,7 +97,7 @@ class Log:
         self.topic, self.partition = handle.tp
         self.mode = handle.mode
         self.recovery = handle.recovery
-        """What opening found and did."""
+        """The result of the recovery at opening."""
         self._handle = handle
         self._c = handle.c
         self._direct = handle.direct()

@@ -30,7 +30,7 @@ KEPT_BYTES_MAX = 8 << 20
 
 
 class Source(Protocol):
-    """What reading needs of a Log."""
+    """The parts of a Log that reading needs."""
 
     path: str
     topic: str
@@ -260,7 +260,7 @@ class Follow(_Follower, Iterator[Record], AsyncIterator[Record]):
         if block is not None:
             self._records, self._offset = block
             return
-        # What the scan read up to its end has no more records for us: markers, gaps.
+        # The rest, up to the scan's end, has no records: markers, gaps.
         self._offset = max(self._offset, self._scan.end_offset)
         self._scan, self._seen_all = None, True
 
@@ -279,7 +279,7 @@ class FollowColumns(_Follower, Iterator["ScanBatch"], AsyncIterator["ScanBatch"]
         raise StopIteration
 
     def _step(self) -> tuple[ScanBatch | None, bool]:
-        """What came, if anything, and whether that was all."""
+        """The next batch and False; None and True at the end."""
         for batch in self._steps:
             return batch, False
         return None, True
@@ -317,7 +317,7 @@ def _columns_from(
     while True:
         scan = log.scan(offset, **options)
         yield from scan
-        # What the scan read up to its end has no more records for us: markers, gaps.
+        # The rest, up to the scan's end, has no records: markers, gaps.
         offset = max(offset, scan.end_offset)
         left_ms = timeout_ms
         while True:

@@ -75,7 +75,7 @@ def apply_retention(log: Handle, now_ms: int | None = None) -> Expiry | None:
 
 
 def _expired(log: Handle, segments: Sequence[Segment], now_ms: int) -> Expiry | None:
-    """What has expired and no reader holds."""
+    """The expired segments that no reader holds."""
     state = log.state()
     found = expired(segments, log.config, state.high_watermark, state.log_start_offset, now_ms)
     late = ahead(segments, log.config, found.before_offset if found else -1, now_ms)

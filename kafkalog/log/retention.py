@@ -35,7 +35,7 @@ class SegmentFacts(Protocol):
 
 
 class Expiry(NamedTuple):
-    """What to delete: all segments whose records are below `before_offset`, and why."""
+    """The segments to delete, all those below `before_offset`, and why."""
 
     before_offset: int
     time: int
@@ -93,7 +93,7 @@ def ahead(
 def held_back(
     segments: Sequence[SegmentFacts], expiry: Expiry, wanted: int, max_bytes: int
 ) -> Expiry:
-    """What to delete if somebody holds offsets from `wanted` on, at most `max_bytes` of them.
+    """Segments to delete if a reader holds offsets from `wanted` on, at most `max_bytes` of them.
 
     Nobody holds what is below the log start, so `wanted` is at least that.  If the hold exceeds
     its bytes, the oldest segments are deleted.

@@ -18,7 +18,7 @@ LOOKS = 20  # segments may be removed while a decision is made about them
 
 
 class _Listed(NamedTuple):
-    """What a list of segments has without reading a file."""
+    """A segment's facts that need no file to be read."""
 
     log: Handle
     base_offset: int

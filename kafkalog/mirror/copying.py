@@ -55,7 +55,7 @@ class Copying(Topics):
         self._leaderless = []
         self._stale = False
         self._next_s = 0.0
-        # Of the open transaction:
+        # The open transaction:
         self._open = False
         self._sent: dict[TopicPartition, _Sent] = {}
         self._after: dict[TopicPartition, int] = {}

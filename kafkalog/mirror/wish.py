@@ -1,4 +1,4 @@
-"""What a mirror copies and how, and what it counts."""
+"""The configuration of a mirror, and its counters."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ MIRROR_MAKERS = re.compile(
 )
 """MirrorMaker's own topics."""
 SEPARATOR = "."
-"""Of MirrorMaker's names: ALIAS.TOPIC."""
+"""Separator in MirrorMaker's names: ALIAS.TOPIC."""
 
 
 class Wish(NamedTuple):
-    """What to copy, and how."""
+    """The topics and groups to copy, and how."""
 
     source: Where
     target: Where

@@ -1,4 +1,4 @@
-"""What a follower does with its leader's answers.
+"""A follower's reaction to its leader's answers.
 
 Pure: the replica's state and an answer in, the next action out.  Leader epochs show where the two
 logs diverge (KIP-101, KIP-279): the leader returns the largest epoch it knows up to the

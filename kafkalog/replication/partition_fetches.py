@@ -1,4 +1,4 @@
-"""What a leader knows about each partition, and the next request to it.  Pure.
+"""A leader's knowledge of each partition, and the next request to it.  Pure.
 
 A node follows thousands of partitions, few of which change between two requests: a request costs
 as much as those few.

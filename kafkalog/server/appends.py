@@ -1,4 +1,4 @@
-"""What the broker appends by itself: the coordinators' records, and the markers of transactions."""
+"""Appends by the broker itself: the coordinators' records, and the markers of transactions."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext

@@ -47,7 +47,7 @@ Route = Callable[[Request], None]
 
 
 class Does(Enum):
-    """What happens to a request that a fault hits."""
+    """The effect of a fault on a request."""
 
     FAIL = "fails"
     """It is answered with an error, and not carried out."""

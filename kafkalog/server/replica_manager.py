@@ -52,7 +52,7 @@ CAUGHT_UP_S = 0.005
 
 
 class _Terms(NamedTuple):
-    """What a topic's settings say about the roles of its partitions."""
+    """A topic's settings that concern the roles of its partitions."""
 
     durable: bool
     min_isr: int

@@ -1,4 +1,4 @@
-"""What must hold in every run, checked while it runs and at its end.
+"""The rules that hold in every run, checked while it runs and at its end.
 
 committed   a record that a leader shows stays at its offset forever, on each later leader
 one leader  per leader epoch; epochs, of leaders and of controllers, never go back
@@ -236,7 +236,7 @@ class Checks:
     # ---- the end ----------------------------------------------------------------------------
 
     def left(self, topic: str) -> str:
-        """What is left of a topic that is deleted, or to be deleted; empty: nothing."""
+        """The remains of a topic that is deleted, or to be deleted; empty: none."""
         if topic in self._ids:
             return f"{topic} is in the tree"
         those = [(node.number, tp) for node in self.nodes.values() for tp in node.replicas
@@ -244,7 +244,7 @@ class Checks:
         return f"deleted: {those} are left" if those else ""
 
     def unsettled(self, partitions: Sequence[TopicPartition]) -> str:
-        """What is not yet as it must be in the end; empty: nothing."""
+        """The first fault of the final state; empty: none."""
         for tp in partitions:
             state = self.state(tp)
             if state is None:

@@ -23,7 +23,7 @@ __all__ = ["Cluster"]
 
 TOPIC = "t"
 RECREATED = TopicPartition("d", 0)
-"""Of a topic that is created, deleted and created again."""
+"""Partition of a topic that is created, deleted and created again."""
 SETTLED_MS = 60_000.0
 """How long a cluster may take, in virtual time, to settle after it was healed."""
 

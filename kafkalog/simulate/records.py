@@ -23,7 +23,7 @@ class Kept(NamedTuple):
 
     offset: int
     epoch: int
-    """Of the leader that appended it."""
+    """Epoch of the leader that appended it."""
     checksum: int
     """Over everything that its producer wrote."""
 

@@ -26,9 +26,9 @@ class Rules(NamedTuple):
     followers: Callable[..., list[Any]] = isr.followers
     leader_and_isr: Callable[..., Any] = state.leader_and_isr
     operations: Callable[[Sequence[Any]], Sequence[Any]] = lambda operations: operations
-    """What a controller writes: a multi, as ZooKeeper gets it."""
+    """The writes of a controller: a multi, as ZooKeeper gets it."""
     controls: Callable[[Any, dict[str, Any]], dict[str, Any]] = lambda _, body: body
-    """What a controller sends to a broker."""
+    """The requests of a controller to a broker."""
     fences: bool = True
     """A fetch of another leader epoch is refused."""
     diverges: bool = True

@@ -29,7 +29,7 @@ class Result(NamedTuple):
     """Empty: everything held."""
     events: int
     ms: float
-    """Of virtual time."""
+    """Virtual time."""
     digest: int
     acknowledged: int
     steps: Sequence[Step]

@@ -243,8 +243,8 @@ class TestBroker:
             return records.send(cluster, topic, what, partition)
 
     def records(self, topic: str, *, committed: bool = True) -> list[Record]:
-        """What a consumer would read from all partitions, by partition and offset; [] if the topic
-        does not exist.  `committed`: leave out open and aborted transactions.
+        """The records that a consumer would read from all partitions, by partition and offset;
+        [] if the topic does not exist.  `committed`: leave out open and aborted transactions.
         """
         isolation = "read_committed" if committed else "read_uncommitted"
         found: list[Record] = []

@@ -242,8 +242,8 @@ class TestCluster:
             return records.send(client, topic, what, partition)
 
     def records(self, topic: str, *, committed: bool = True) -> list[Record]:
-        """What a consumer would read from all partitions now, each from its leader; partitions
-        without a leader are left out.
+        """The records that a consumer would read from all partitions now, each from its leader;
+        partitions without a leader are left out.
 
         Raises: Closed: no node runs.
         """

@@ -1,4 +1,4 @@
-"""What a power cut leaves of a directory: of each log only the bytes that were on disk.
+"""A directory after a power cut: of each log only the bytes that were on disk.
 
 A disk may keep more than it promised: any of the writes that were not synced, in any order.  This
 is the other extreme, on which no program may count either: all of them are lost.

@@ -118,7 +118,7 @@ class Encoder:
 
     @staticmethod
     def default(field: Field) -> Any:
-        """What is encoded for a field that was not given."""
+        """The value of a field that was not given."""
         if field.default_null:
             return None
         if field.array:

@@ -56,7 +56,7 @@ def decode_failure(source: Source, error: Exception) -> InvalidRequest:
 
 
 def _short(place: _Place) -> tuple[str, str]:
-    """What was left and wanted where the data ended: no other place reports that."""
+    """The bytes left and wanted where the data ended: no other place reports that."""
     pos, size = place.locals.get("pos", 0), place.locals.get("size", 0)
     left = max(size - pos, 0)
     begin = 0

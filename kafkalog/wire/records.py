@@ -63,7 +63,7 @@ class MetadataRecords:
         self._numbers = {message.title: kind for kind, message in kinds.items()}
 
     def unknown(self, frame: int, kind: int, version: int) -> str:
-        """What is unknown about a record with this frame; empty if it can be decoded."""
+        """The unknown part of a record with this frame; empty if it can be decoded."""
         message = self.kinds.get(kind)
         if frame != FRAME_VERSION:
             return f"record frame {frame} (known: {FRAME_VERSION})"
@@ -204,7 +204,7 @@ class ControlRecords:
 
 
 class ConsumerProtocol:
-    """What members of a group of kind "consumer" send each other through the coordinator."""
+    """Messages between members of a group of kind "consumer", sent through the coordinator."""
 
     def decode_subscription(self, data: bytes, elements: int = sys.maxsize) -> tuple[int, Struct]:
         """Version and fields of a member's metadata; a newer version is read as 3.  `elements`: of

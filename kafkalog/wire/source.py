@@ -15,7 +15,7 @@ class Part(NamedTuple):
     end: int = 0
     """Where it ends, in bytes from the line's `pos`; 0 if its size is not fixed."""
     letter: str = ""
-    """Of `struct`, when its size is fixed."""
+    """Format letter of `struct`, when its size is fixed."""
 
 
 class Source:

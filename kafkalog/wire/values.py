@@ -1,4 +1,4 @@
-"""What messages are decoded into."""
+"""The values of decoded messages."""
 
 from __future__ import annotations
 

@@ -45,9 +45,9 @@ _logger = logging.getLogger(__name__)
 RETRY_S, RETRY_MAX_S = 0.5, 60.0
 """Until this node stands again: ZooKeeper was away, or, doubled each time, another error came."""
 ASKED_BYTES_MAX = 67_108_864
-"""What requests may take that have no answer yet; once they do, any more are to be sent again."""
+"""Limit for requests without an answer; beyond it any more must be sent again."""
 REQUEST_BYTES = 2_000
-"""Of a request besides its decoded body."""
+"""Bytes of a request besides its decoded body."""
 Answer = Callable[[Mapping[str, Any] | Exception | None], None]
 """Takes the fields of a response; None: this node is not the controller; an exception: the request
 failed with it."""

@@ -1,4 +1,4 @@
-"""What ZooKeeper adds to the events and effects of a controller."""
+"""The events and effects of a controller that are ZooKeeper's."""
 
 from __future__ import annotations
 

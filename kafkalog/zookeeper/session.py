@@ -112,7 +112,7 @@ class Check(NamedTuple):
 
 Operation = Create | Set | Delete | Check
 Found = Znode | list[str] | None | errors.BadZnode
-"""What a read found."""
+"""The result of a read."""
 
 
 class Committed(NamedTuple):

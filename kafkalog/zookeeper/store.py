@@ -92,7 +92,7 @@ class ZooKeeperRecords:
         """The errors of unreadable znodes that were logged."""
 
     def parsed(self, read: Callable[..., T], *arguments: Any) -> T | None:
-        """What a znode says; None if it is unreadable, which is logged once."""
+        """The parsed content of a znode; None if it is unreadable, which is logged once."""
         try:
             return read(*arguments)
         except BadZnode as problem:

@@ -1,4 +1,4 @@
-"""What a controller does when watched znodes change, and when it begins to watch them.
+"""A controller's steps when watched znodes change, and when it begins to watch them.
 
 Steps, as defined in kafkalog.controller.active: they read the tree, and hand what they find to the
 rules.  A znode that cannot be parsed is skipped and logged.

@@ -88,7 +88,7 @@ OURS: Mapping[str, Option] = {
 """Every option that a read obeys."""
 
 OF_BROKERS = ("fetchOffset.numRetries", "kafkaConsumer.pollTimeoutMs")
-"""Of these, what means nothing where a path is read."""
+"""Options without a meaning when a path is read."""
 
 IGNORED = ("groupIdPrefix", "fetchOffset.retryIntervalMs")
 """Options of Spark's Kafka source that mean nothing here: warned about."""

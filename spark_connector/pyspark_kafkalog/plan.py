@@ -33,7 +33,7 @@ be few bytes."""
 
 @dataclass(frozen=True)
 class Ends:
-    """What can be read of one topic-partition: offsets `start` up to, not including, `stop`."""
+    """The readable range of one topic-partition: offsets `start` up to, not including, `stop`."""
 
     start: int
     stop: int

@@ -13,7 +13,7 @@ class Ported(NamedTuple):
     """An option of Spark's Kafka source."""
 
     here: str
-    """What is other; empty: nothing."""
+    """The difference; empty: none."""
     test: str
     """`file::function` below tests/spark."""
 

@@ -1,4 +1,4 @@
-"""What travels from the driver to the executors, and its work there: the tasks of both readers."""
+"""Objects sent from the driver to the executors, and their work: the tasks of both readers."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def commands(block: Block) -> Iterator[str]:
 
 
 def command_problem(arguments: str) -> str | None:
-    """What the command line's own parser has against it."""
+    """The error of the command line's own parser."""
     if PLACEHOLDER.search(arguments):
         return None
     command, *rest = shlex.split(arguments)

@@ -1,4 +1,4 @@
-"""What clients requested and how it ended: all that a judge sees.
+"""The requests of clients and their ends: all that a judge sees.
 
 An operation that is not known to have ended is `UNKNOWN` and has no end: it may take effect at any
 time after its start, or never.  `FAIL` means that it certainly had no effect.  Times are seconds

@@ -103,7 +103,7 @@ class Run:
             raise AssertionError(f"{late}: {stuck} do not") from None
 
     def _done(self) -> dict[str, int]:
-        """What was acknowledged, by library and partition, and by the bank."""
+        """Counts of acknowledged records, by library and partition, and by the bank."""
         found = {f"queue-{n} by {one.name}": one.acknowledged[n]
                  for one in self.queue.producers if one.name in WAITED_FOR
                  for n in range(Queue.topics[TOPIC])}  # fmt: skip

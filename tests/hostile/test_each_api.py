@@ -27,7 +27,7 @@ PARTITIONS = 10
 UNREAD = 2
 ATTACKERS = 4
 P99_MS = 5_000
-"""Of a client that behaves well, on a machine that has other work, too."""
+"""Latency limit of a client that behaves well, on a machine that has other work, too."""
 
 
 @pytest.fixture(scope="module")

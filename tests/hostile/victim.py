@@ -193,7 +193,7 @@ class Victim:
         )
 
     def p99_ms(self, begin_s: float) -> dict[str, float]:
-        """Of the witness' requests that were answered since then, by kind."""
+        """The latency of the witness' requests answered since then, by kind."""
         found = {kind: self._took_ms(kind, begin_s) for kind in ("fast", "slow")}
         return {kind: took[math.ceil(len(took) * 0.99) - 1] for kind, took in found.items()}
 

@@ -20,7 +20,7 @@ HEADERS = [
 
 
 def named_things() -> Iterator[tuple[str, object]]:
-    """What the package exports, and the public members of its classes."""
+    """The package's exports, and the public members of its classes."""
     for name in kafkalog.__all__:
         thing = getattr(kafkalog, name)
         if callable(thing):

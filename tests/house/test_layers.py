@@ -28,7 +28,7 @@ def part_of(module: str) -> str:
 
 
 def typing_only(tree_: ast.Module) -> set[ast.AST]:
-    """What stands under `if TYPE_CHECKING`: it is never run."""
+    """The nodes under `if TYPE_CHECKING`, which never run."""
     found: set[ast.AST] = set()
     for node in ast.walk(tree_):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
@@ -111,7 +111,7 @@ def test_heavy_packages_are_imported_when_first_used() -> None:
     assert heavy == []
 
 
-# Of the standard library; each of them costs more than all our modules that a Log needs.
+# In the standard library; each costs more than all our modules that a Log needs.
 SLOW = {"asyncio", "concurrent", "dataclasses", "inspect", "logging", "ssl", "subprocess"}
 
 

@@ -1,4 +1,4 @@
-"""What `kafkalog` exports: exactly what is listed, each name resolves, and so do its signatures."""
+"""`kafkalog` exports exactly the listed names; each resolves, and so do its signatures."""
 
 from __future__ import annotations
 

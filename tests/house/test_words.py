@@ -1,4 +1,4 @@
-"""What must not be in the project: things left undone, words of elsewhere, translated phrases."""
+"""Not allowed in the project: things left undone, words of elsewhere, translated phrases."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HOMEMADE = re.compile(
     r"|[Bb]y and b[y]|for so lon[g]|go(es)? ove[r]|not there ye[t])\b"
 )
 """Refused in rewritten folders: write forever, next to, instead of, gets, overrides, ..."""
-HEADLESS = re.compile(r"def test_(\w+_)?(who|whoever|what)_|^ *(r?\"\"\")Whether ")
+HEADLESS = re.compile(r"def test_(\w+_)?(who|whoever|what)_|^ *(r?\"\"\")(Whether|What|Who|Of) ")
 """Names of tests and docstrings without a head: name the thing, or say "True if"."""
 NO_CHECK = re.compile(r"\bassert (True|1)\b|except( Exception| BaseException)?: *(pass|\.\.\.)$")
 
@@ -116,7 +116,7 @@ def test_rewritten_prose_stays_free_of_homemade_phrases() -> None:
 
 
 def test_names_and_docstrings_have_a_head() -> None:
-    """docs/style.md, "Plain English": `test_missing_znode`, not `test_what_is_no_such_znode`."""
+    """docs/style.md, "Plain English": `test_missing_znode`, not `test_invalid_znodes`."""
     files = (path for path in tree.with_suffix(".py") if SIMULATE not in path.parents)
     assert matches(files, HEADLESS) == []
 
@@ -150,9 +150,11 @@ def test_the_patterns_match_their_examples() -> None:
         "def test_" + "who_waits(",
         "def test_a_log_of_" + "what_is(",
         '  """' + "Whether it",
+        '"""' + "Of the producer's buffer.",
     ):
         assert HEADLESS.search(text)
     assert not HEADLESS.search("def test_the_whole_fil" + "e(")
+    assert not HEADLESS.search('"""' + "Whatever happens")
     for text in ("it waits for eve" + "r", "a file besid" + "e it", "the client is tol" + "d"):
         assert HOMEMADE.search(text)
     assert not HOMEMADE.search("as was foretol" + "d")

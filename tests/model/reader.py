@@ -19,7 +19,7 @@ ISOLATIONS = ("read_uncommitted", "read_committed")
 
 
 class Seen(NamedTuple):
-    """What a handle shows; the lists have one item for each isolation level."""
+    """The state that a handle shows; the lists have one item for each isolation level."""
 
     start: int
     end: int

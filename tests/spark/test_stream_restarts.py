@@ -103,7 +103,7 @@ def rows(checkpoint: Checkpoint, batch: int = 0) -> list[tuple[str, int, int]]:
 
 
 def undisturbed(place: Place, **options: str) -> list[tuple[str, int, int]]:
-    """What batch 0 is if nothing happens."""
+    """Batch 0 without an interruption."""
     checkpoint = Checkpoint()
     place.query(checkpoint, **options).trigger()
     return rows(checkpoint)
@@ -220,7 +220,7 @@ def test_a_new_query_obeys_its_options(place: Place) -> None:
 
 
 def test_a_checkpoint_without_a_start(place: Place) -> None:
-    """Of Spark's Kafka source, whose batch 0 was interrupted: its start is in a file that Spark
+    """The start of Spark's Kafka source, if its batch 0 was interrupted, is in a file that Spark
     does not pass on.  It is taken from the options, or refused."""
     stored = json.dumps({"t": {"0": 20, "1": 20}})
     checkpoint = Checkpoint([stored])

@@ -28,7 +28,7 @@ class Stream:
         self.clock, self.checkpoint = ManualClock(), Checkpoint()
         self.looks: list[float] = []
         self.work_s = self.wait_s = self.worked_s = 0.0
-        """What each look costs from now on, and has cost."""
+        """The cost of each look from now on, and the cost so far."""
         self.query = Query(
             path, self.checkpoint, self.clock, worked_s=lambda: self.worked_s, subscribe="t",
             **EARLIEST, **options,

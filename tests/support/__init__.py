@@ -1,1 +1,1 @@
-"""What several test folders share: expected answers, batch builders, child programs."""
+"""Shared by several test folders: expected answers, batch builders, child programs."""

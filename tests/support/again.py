@@ -108,7 +108,7 @@ class Again:
 
 
 def last_line(report: pytest.TestReport) -> str:
-    """What went wrong, in one line."""
+    """The error, in one line."""
     crash = getattr(report.longrepr, "reprcrash", None)
     lines = (crash.message if crash else report.longreprtext).strip().splitlines()
     return lines[0 if crash else -1] if lines else "no reason was given"

@@ -173,7 +173,7 @@ DUMP = "org.apache.kafka.tools.DumpLogSegments"
 
 
 def dump(files: list[Path]) -> dict[Path, Dumped]:
-    """What DumpLogSegments --deep-iteration prints about each file."""
+    """The output of DumpLogSegments --deep-iteration for each file."""
     said = ask(
         *(DUMP, "--deep-iteration", "--print-data-log", "--files"),
         ",".join(map(str, files)),

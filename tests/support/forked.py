@@ -124,7 +124,7 @@ def _outcome(call: Callable[[], Any]) -> str:
 
 
 def outcomes(root: Any, calls: Mapping[str, Callable[[], Any]]) -> dict[str, str]:
-    """What becomes of each call in one forked child, in their order."""
+    """The outcome of each call in one forked child, in their order."""
     end, begin = os.pipe()
     with _all_held(root):
         child = os.fork()

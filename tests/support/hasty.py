@@ -55,7 +55,7 @@ class Hasty:
         assert not self._thread.is_alive()
 
     def lost(self, found: Iterable[Record]) -> list[bytes]:
-        """What was acknowledged and is not there."""
+        """The acknowledged records that are missing."""
         there = {record.value for record in found}
         return [value for value in self.acknowledged if value not in there]
 

@@ -1,1 +1,1 @@
-"""What each part of the package promises: the folders match the package's."""
+"""Tests of each part of the package: the folders match the package's."""

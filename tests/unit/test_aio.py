@@ -335,7 +335,7 @@ def test_both_forms_in_turn_lose_nothing_when_they_are_cancelled(
 
 
 def test_a_commit_covers_returned_records_only(broker: Broker, unique: str) -> None:
-    """What a cancelled poll read in the thread is in no commit, not even the last one."""
+    """Records that a cancelled poll read in the thread are in no commit, not even the last one."""
 
     async def work() -> None:
         await filled(broker, unique, 10)

@@ -295,7 +295,7 @@ def test_a_failure_that_no_await_got_is_raised_by_the_next(served: TestBroker, u
 
 
 def test_a_lost_membership(served: TestBroker, unique: str) -> None:
-    """What was read before it was lost is the other member's."""
+    """Records read before it was lost are the other member's."""
 
     async def work() -> None:
         served.fill(unique, [str(number) for number in range(10)])

@@ -67,7 +67,7 @@ def test_frames_have_their_types_without_their_packages() -> None:
 
 
 @pytest.mark.long  # the checker reads the whole package
-def test_a_checker_finds_what_is_marked_and_nothing_else() -> None:
+def test_a_type_checker_finds_exactly_the_marked_lines() -> None:
     pytest.importorskip("mypy")
     words = [sys.executable, "-m", "mypy", "--strict", str(PROGRAM)]
     root = Path(__file__).resolve().parents[2]

@@ -18,7 +18,7 @@ static bool time_is_within(int64_t timestamp_ms, const kl_record_rules *rules) {
                      rules->after_max_ms == INT64_MAX;
 }
 
-/* Whether the settings refuse a valid record; *out says why. */
+/* True if the settings refuse a valid record; *out says why. */
 static inline bool is_refused(const kl_record_rules *rules, const kl_record_view *record,
                               int64_t timestamp_ms, int32_t index, kl_refused_record *out) {
     bool no_key = rules->need_keys && record->key == NULL;

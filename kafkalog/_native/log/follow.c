@@ -170,7 +170,7 @@ static kl_status grow_active(kl_log *log, const kl_page_values *values) {
     return kl_segment_follow(active, log->page, values, true);
 }
 
-/* Whether the page is up to date.  A killed writer leaves it unchanged, and the next writer may
+/* True if the page is up to date.  A killed writer leaves it unchanged, and the next writer may
  * have no page, or one of another user elsewhere. */
 static bool page_is_kept(kl_log *log, kl_page_values *values) {
     if (!kl_statepage_read(log->page, values)) return false;

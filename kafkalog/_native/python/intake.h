@@ -332,7 +332,7 @@ static size_t kl_turn_left(const kl_intake *intake, bool sticky) {
     return (size_t)(intake->sticky_bytes_max - intake->sticky_bytes);
 }
 
-/* As many rows as fit the batch and the rest of the turn.  Needs no GIL. */
+/* Add the rows that fit the batch and the rest of the turn.  Needs no GIL. */
 static kl_status kl_fill(kl_growing *batch, const kl_columns *columns, kl_cursor *cursor,
                          size_t left) {
     kl_status status = kl_growing_fill(batch, columns, cursor, left);

@@ -54,8 +54,8 @@ void kl_followers_get(kl_followers *followers, int64_t log_end, int64_t now_ms,
 bool kl_followers_have(kl_followers *followers, int32_t id, int64_t broker_epoch);
 /* True if `id` is in sync. */
 bool kl_followers_in_sync(kl_followers *followers, int32_t id);
-/* Of `nodes`, the member of the ISR that has `offset` and is furthest; -1: none.  Nodes outside the
- * ISR are excluded: they may never catch up. */
+/* The furthest ISR member among `nodes` that has `offset`; -1: none.  Nodes outside the ISR are
+ * excluded: they may never catch up. */
 int32_t kl_followers_nearest(kl_followers *followers, const int32_t *nodes, int32_t count,
                              int64_t offset);
 /* Record a follower's fetch.  True if it may join the ISR and that is not reported yet; see

@@ -23,7 +23,7 @@ static bool is_same(const uint8_t *sums, int64_t bytes, uint32_t crc) {
     return (int64_t)kl_get64(sums) == bytes && (bytes < 0 || kl_get32(sums + 8) == crc);
 }
 
-/* Whether an index is unchanged since the seal and not empty.  *last: its last four bytes. */
+/* *has: the index is unchanged since the seal and not empty.  *last: its last four bytes. */
 static kl_status has_sealed(const kl_sidecar *sidecar, kl_dir *dir, kl_index_kind kind,
                             bool *has, uint32_t *last) {
     enum { INDEX_BYTES_MAX = 64 << 20 };
@@ -41,7 +41,7 @@ static kl_status has_sealed(const kl_sidecar *sidecar, kl_dir *dir, kl_index_kin
     return status == KL_E_NOT_FOUND || status == KL_E_CORRUPT ? KL_OK : status;
 }
 
-/* Whether a `.log` of another size was truncated, or replaced without its indexes: a program that
+/* *resized: a `.log` of another size was truncated, or replaced without its indexes: a program that
  * rewrites a `.log`, as Kafka does, also writes new indexes.  A small segment's offset index is
  * empty before and after; then its time index must not name records after the end. */
 static kl_status is_resized(const kl_sidecar *sidecar, const kl_segment *segment,

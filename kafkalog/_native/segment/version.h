@@ -14,7 +14,7 @@ typedef struct {
     size_t capacity;
     kl_segment *
         *segments; /* ascending base_offset, a reference to each; the last is active */
-    /* Of the first `known` segments, all sealed: the running maximum of their largest timestamps.
+    /* Running maximum of the largest timestamps of the first `known` segments, all sealed.
      * Written by the first threads to look; all write the same. */
     _Atomic size_t known;
     _Atomic int64_t *largest;

@@ -49,12 +49,12 @@ class Item(NamedTuple):
 
     offset: int
     content: tuple[Any, ...]
-    """What is equal on all replicas."""
+    """The fields that are equal on all replicas."""
     key: bytes | None
     """None: compaction removes it."""
     tombstone: bool
     producer: int
-    """Of a record in a transaction, or of a marker; -1: neither."""
+    """Producer id of a record in a transaction, or of a marker; -1: neither."""
     ends: int
     """What a marker says: abort, commit; -1: it is none."""
     shown: dict[str, Any]
@@ -145,13 +145,13 @@ class _Absent:
 
     offset: int
     producer: int
-    """Of its open transaction; -1: none, or it is committed."""
+    """Producer id of its open transaction; -1: none, or it is committed."""
     nodes: dict[str, Any]
     """As in a difference."""
 
 
 class Comparing:
-    """What was found so far."""
+    """The findings so far."""
 
     def __init__(self, compacted: bool, pending_max: int = PENDING_MAX) -> None:
         """`compacted`: whether replicas may lack what compaction removes."""
@@ -277,7 +277,7 @@ class Comparing:
                 self.explain(item)
 
     def finish(self) -> None:
-        """What is not explained now is a difference."""
+        """Report everything still unexplained as a difference."""
         for absent in sorted(chain.from_iterable(self._pending.values()), key=lambda x: x.offset):
             self.missing -= 1
             self._differ(absent.offset, absent.nodes)

@@ -57,7 +57,7 @@ def not_moving(cluster: Cluster, some: Iterable[TopicPartition]) -> None:
 
 
 def show(found: Look, held: dict[int, dict[TopicPartition, int]], moves: Moves) -> None:
-    """What the plan does, and how much it copies."""
+    """Print the plan and how much it copies."""
     heads = ["topic", "part", "now", "then", "copies"]
     cells = [
         [

@@ -19,7 +19,7 @@ Places = dict[TopicPartition, list[int]]
 
 
 class Move(NamedTuple):
-    """What changes for a partition."""
+    """The change of one partition."""
 
     now: tuple[int, ...]
     then: tuple[int, ...]

@@ -55,7 +55,7 @@ def _show(options: argparse.Namespace, found: list[Finding]) -> None:
 
 
 def _findings(options: argparse.Namespace, given: Properties) -> list[Finding]:
-    """What a start with these settings would find.
+    """The findings of a start with these settings.
 
     Raises: ArgumentError: the settings or the directory are refused; UsageError, ZooKeeperAway.
     """

@@ -85,7 +85,7 @@ class PartitionQueue:
         self.known = False
         """Its leader has taken a batch of this producer id."""
         self.sequence = 0
-        """Of the next record to be sealed."""
+        """Sequence number of the next record to be sealed."""
         self.retry_at_s = 0.0
         self.pause_ms = 0.0
         self.reason = ""

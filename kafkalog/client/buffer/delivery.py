@@ -50,7 +50,7 @@ class Delivery(NamedTuple):
     """-1: unknown."""
     count: int  # type: ignore[assignment]  # a tuple's count() is of no use here
     record_bytes: int
-    """Of keys and values."""
+    """Bytes of keys and values."""
     latency_ms: float
     """From its first attempt to its acknowledgement."""
 
@@ -108,7 +108,7 @@ class Batch:
         """Ascending in the order in which batches were made."""
         self.begun_s = time.monotonic()
         self.reserved = 0
-        """Of the producer's buffer."""
+        """Bytes reserved of the producer's buffer."""
         self.count = 0
         """Set, with what follows, when the batch takes no more records."""
         self.record_bytes = 0

@@ -64,7 +64,7 @@ def _in_turn() -> Partitioner:
 
 
 def mistake(found: object, partitions: int) -> str:
-    """What is wrong with what a user's partitioner returned; empty: nothing."""
+    """The mistake in the result of a user's partitioner; empty: none."""
     if isinstance(found, bool) or not isinstance(found, int):
         return f"partitioner: found {found!r}, wanted a number"
     if not 0 <= found < partitions:

@@ -25,7 +25,7 @@ Part = tuple[list[Any], list[Any] | None]
 
 
 class Put(NamedTuple):
-    """What became of the next rows."""
+    """The outcome of putting the next rows."""
 
     status: int
     """KL_OK: some went in, go on; KL_E_BUFFER_TOO_SMALL: `partition` needs a batch; KL_E_STALE: it

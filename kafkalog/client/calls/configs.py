@@ -44,7 +44,7 @@ SOURCES: Final = {
     8: "group",
 }
 OPERATIONS: Final = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
-"""What can be done to a setting; the last two only to a list."""
+"""The operations on a setting; the last two only on a list."""
 
 
 class ConfigResource(NamedTuple):

@@ -45,7 +45,7 @@ class Features(NamedTuple):
     features: tuple[Feature, ...]
     """Sorted by name."""
     epoch: int
-    """Of the metadata with these levels; -1: unknown."""
+    """Epoch of the metadata with these levels; -1: unknown."""
 
 
 def describe_features(cluster: Cluster) -> Features:

@@ -186,7 +186,7 @@ def _member(found: Any, plain: bool) -> MemberInfo:
 def committed_offsets(
     cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None = None
 ) -> dict[TopicPartition, CommittedOffset]:
-    """What a group has committed; `partitions` None: everything.
+    """The offsets that a group has committed; `partitions` None: everything.
 
     A partition for which it has committed nothing is left out.
 

@@ -71,7 +71,7 @@ class LogDir(NamedTuple):
     """Why it cannot be used; None: it can."""
     replicas: dict[TopicPartition, ReplicaInfo]
     total_bytes: int
-    """Of its disk; -1: not reported."""
+    """Size of its disk; -1: not reported."""
     usable_bytes: int
     """Free bytes there; -1: not reported."""
 

@@ -42,7 +42,7 @@ EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 """The last record in tiered storage."""
 EPOCHS_VERSION = 3
-"""Of OffsetForLeaderEpoch: earlier versions are only for brokers."""
+"""First version of OffsetForLeaderEpoch for clients."""
 _VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 V = TypeVar("V")
 

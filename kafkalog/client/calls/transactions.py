@@ -71,7 +71,7 @@ class ProducerInfo(NamedTuple):
     coordinator_epoch: int
     """-1: none of its transactions has ended here."""
     start_offset: int
-    """Of its open transaction; -1: it has none."""
+    """First offset of its open transaction; -1: it has none."""
 
 
 class FencedProducer(NamedTuple):

@@ -59,7 +59,7 @@ class Assignor(NamedTuple):
     cooperative: bool = False
     """True if members keep their partitions while others join (KIP-429)."""
     user_data: UserData = lambda assignment, generation: None
-    """What a member reports to the leader about its last assignment and its generation."""
+    """The user data a member sends the leader, from its last assignment and generation."""
 
 
 def _ordered(members: Iterable[Subscriber]) -> list[Subscriber]:

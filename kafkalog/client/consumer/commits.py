@@ -28,7 +28,7 @@ class Committing(NamedTuple):
     """The time limit, by the clock, with the wait for earlier commits."""
     problem: errors.KafkalogError | None = None
     ids: Ids = MappingProxyType({})
-    """Of the topics that were read, as far as known."""
+    """Known ids of the topics that were read."""
 
     def left_ms(self, now_s: float, patience_ms: float) -> int:
         """How much is left of the `patience_ms` that it was given.

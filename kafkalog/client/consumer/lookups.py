@@ -24,7 +24,7 @@ class Lookups:
         """True if one has waited for an answer since this was last set to False."""
         self._cluster = cluster
         self._pauses: dict[str, tuple[float, float]] = {}
-        """Of failed ones: when each is retried, by the clock, and the backoff in ms."""
+        """Failed requests: when each is retried, by the clock, and the backoff in ms."""
         self._troubles = Troubles[str]()
 
     def run(self, name: str, until_s: float, ask: Callable[[], None]) -> bool:

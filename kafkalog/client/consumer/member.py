@@ -107,7 +107,7 @@ class Member:
         self.counts: Mapping[str, int] | None = None
         """The partitions per topic when it assigned them; None: it is not the leader."""
         self.topics: set[str] = set()
-        """Of all members, if it is the leader."""
+        """Topics of all members, if it is the leader."""
         self.rebalances = 0
         """How often it got an assignment."""
         self._pauses_s = pauses_s
@@ -269,7 +269,7 @@ class Member:
     # ---- staying and leaving ---------------------------------------------------------------
 
     def look(self, now_s: float) -> errors.KafkalogError | None:
-        """What has happened to its membership, if anything; it then joins again at the next step,
+        """The error that ended its membership, if any; it then joins again at the next step,
         unless it is `fenced`.
 
         Raises: any other permanent error of the coordinator.

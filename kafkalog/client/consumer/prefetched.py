@@ -26,7 +26,7 @@ Offsets = dict[TopicPartition, CommittedOffset]
 
 
 class Below(Protocol):
-    """What it asks of the consumer."""
+    """The methods it needs of the consumer."""
 
     def _holds(self) -> bool:
         """True if no other member has its partitions, as far as it can know.  From any thread."""
@@ -42,7 +42,7 @@ class Below(Protocol):
 
 
 class Prefetched:
-    """What was read and not handed out yet, as records or as columns, or why that failed.
+    """Records read and not handed out yet, as records or as columns, or why that failed.
 
     `take` and `first` are for any thread; the rest for the consumer's own.
     """

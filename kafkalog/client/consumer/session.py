@@ -121,7 +121,7 @@ class Session:
     # ---- heartbeats ----------------------------------------------------------------------
 
     def due(self, now_s: float) -> Beat | Goodbye | float | None:
-        """What is due now; else when something will be; None: nothing until `begin`."""
+        """The request that is due, or the time of the next; None: nothing until `begin`."""
         member = self.member
         if member is None or self.left:
             return None

@@ -1,4 +1,4 @@
-"""What a consumer wants to read, and the listeners for what it gets."""
+"""A consumer's subscription, and the listeners for its assignments."""
 
 from __future__ import annotations
 

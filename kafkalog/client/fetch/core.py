@@ -61,7 +61,7 @@ class PendingFetch(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What to ask for now."""
+    """The requests to send now."""
 
     nodes: dict[int, list[TopicPartition]]
     """By node: partitions to fetch, those that have waited longest first."""
@@ -87,7 +87,7 @@ class Nearer(NamedTuple):
     idle_s: float
     """The same, unless it has records before that."""
     version: int
-    """Of the metadata at that time: only a later one counts against it."""
+    """Version of the metadata at that time: only a later one counts against it."""
     leader: Leader | None
 
 

@@ -17,7 +17,7 @@ from kafkalog.types import TopicPartition
 __all__ = ["USABLE_VERSION", "Epochs", "FetchPosition", "Leader", "leader_of"]
 
 USABLE_VERSION = 3
-"""Of OffsetForLeaderEpoch: earlier versions are only for brokers."""
+"""First version of OffsetForLeaderEpoch for clients."""
 KNOWN_MAX = 16
 """Epochs remembered per partition; records not handed out yet are in the last few."""
 STALE_MAX = 10

@@ -66,11 +66,11 @@ class Fetcher:
         self._ring = ring
         self._opening: dict[int, Opening] = {}
         self._version = -1
-        """Of the metadata when nodes that have gone were last looked for."""
+        """Version of the metadata when removed nodes were last looked for."""
         self._resets = Resets(cluster, self.core)
         self._backoff: Backoff | None = None
         self.fetch_bytes, self.fetch_ms = Tally(), Tally()
-        """Of each answer: the bytes of its batches, and its latency."""
+        """Bytes of batches and latency of each answer."""
         self._wait = wait
 
     @property

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 NEW_EPOCH, FINAL_EPOCH = 0, -1
-"""Of a request that starts a session, and of one without a session, or that closes it."""
+"""Epochs of a request that starts a session, and of one without a session or that closes it."""
 EPOCH_MAX = 2**31 - 1
 Offsets = Mapping[TopicPartition, Any]
 """Where each continues: a consumer's FetchPosition, or a follower's own state."""
@@ -52,7 +52,7 @@ class Session(NamedTuple):
     session_id: int
     """0: there is none, or the node refused one."""
     epoch: int
-    """Of the next request; 0: it is a full one."""
+    """Session epoch of the next request; 0: it is a full one."""
     offsets: Offsets
     """By partition: where the node continues."""
     ids: Ids

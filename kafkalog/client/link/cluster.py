@@ -75,7 +75,7 @@ class Backoff:
         return self.clock.monotonic_s() >= self.deadline_s or not self._within.left_s()
 
     def left_ms(self) -> int:
-        """What is left until the time limit, at least 1."""
+        """Time left until the time limit, at least 1."""
         return max(1, int((self.deadline_s - self.clock.monotonic_s()) * 1000))
 
     def wait(self) -> None:
@@ -91,7 +91,7 @@ class Backoff:
 
 
 class Cluster(Known):
-    """What is known about one cluster, and connections to it.  One thread at a time; a context
+    """Metadata of one cluster, and connections to it.  One thread at a time; a context
     manager."""
 
     def __init__(
@@ -378,7 +378,7 @@ class Cluster(Known):
     # ---- retries -----------------------------------------------------------------------
 
     def retrying(self, step: Callable[[], T], patience_ms: int | None = None) -> T:
-        """What `step` returns; transient failures are retried.
+        """The result of `step`; transient failures are retried.
 
         Each attempt looks up its node again, with new metadata.  A cluster that was never reached
         is not waited for.

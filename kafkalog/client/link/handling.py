@@ -26,7 +26,7 @@ LASTING_S = 5.0
 
 
 class Handling(Enum):
-    """What is done with an error code."""
+    """The handling of an error code."""
 
     RAISE = "raised"
     RETRY = "sent again, logged at once"
@@ -145,7 +145,7 @@ RULES: Mapping[Api, Mapping[ErrorCode, Rule]] = MappingProxyType(
 
 
 def handling(code: int, api: Api | None = None) -> Handling:
-    """What a client does with an error code in an answer to a request; None: in any."""
+    """The handling of an error code in an answer to a request; None: in any."""
     if code not in _NUMBERS:
         return Handling.RAISE
     known = ErrorCode(code)

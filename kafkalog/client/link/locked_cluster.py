@@ -32,7 +32,7 @@ class Locked(Handle):
     def _ask(
         self, call: Callable[..., T], *words: Any, timeout_ms: int | None = None, **named: Any
     ) -> T:
-        """What `call` returns for the cluster.  It takes at most `timeout_ms` (None:
+        """The result of `call` for the cluster.  It takes at most `timeout_ms` (None:
         default.api.timeout.ms), with the wait for other threads' calls."""
         kind = type(self).__name__
         if self._pid != os.getpid():

@@ -1,4 +1,4 @@
-"""What a client knows about a cluster: nodes, leaders of partitions, coordinators; and which broker
+"""A client's metadata of a cluster: nodes, leaders of partitions, coordinators; and which broker
 it asks next.  It only decides: no clock, no socket, no thread.
 
 Brokers lag behind the controller by different amounts, so answers contradict each other.  For one
@@ -28,7 +28,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 NO_NODE = -1
 GROUP, TRANSACTION = 0, 1
-"""What a coordinator is for: a group, a transactional id."""
+"""The key types of a coordinator: a group, a transactional id."""
 PAST_MAX = 10_000
 """Forgotten or deleted topics whose epochs are remembered."""
 PAST_PARTITIONS_MAX = 200_000
@@ -91,7 +91,7 @@ class MetadataAnswer(NamedTuple):
 
 
 class Known:
-    """What is known now.  One thread at a time."""
+    """The metadata known now.  One thread at a time."""
 
     def __init__(self) -> None:
         """Nothing is known."""

@@ -61,13 +61,13 @@ class Errand:
 
 
 class Patience:
-    """Of one cluster, and so of one thread; calls within a call share its time limit."""
+    """Time limits of one cluster's calls, in one thread; a call shares that of its caller."""
 
     def __init__(self) -> None:
         self.until_s = math.inf
         """When the call is over (time.monotonic)."""
         self.errand: Errand | None = None
-        """What the call is part of, if a later call can continue it."""
+        """The errand that the call is part of, if a later call can continue it."""
         self.wait: Wait | None = None
         """Only set if a later call continues one that is over."""
         self.due: list[Any] = []
@@ -100,7 +100,7 @@ class Patience:
             self.until_s, self.errand, self.wait = before
 
     def once(self, what: str, make: Callable[[], Any]) -> Any:
-        """What `make` returns; within an errand the same in every attempt."""
+        """The result of `make`; within an errand the same in every attempt."""
         errand = self.errand
         if errand is None:
             return make()

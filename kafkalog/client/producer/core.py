@@ -45,7 +45,7 @@ _TAKEN = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 
 
 class Answer(NamedTuple):
-    """What a leader answers about a batch."""
+    """A leader's answer about a batch."""
 
     code: int
     base_offset: int = -1
@@ -56,7 +56,7 @@ class Answer(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What can be sent now."""
+    """The batches that can be sent now."""
 
     nodes: dict[int, list[PartitionQueue]]
     next_s: float

@@ -20,7 +20,7 @@ __all__ = ["Identity"]
 _logger = logging.getLogger(__name__)
 DOUBLINGS_MAX = 30
 PLAIN_VERSION_MAX = 11
-"""Of Produce; version 12 is for transaction version 2."""
+"""Last version of Produce without transaction version 2."""
 
 
 class Identity(ProducerId):

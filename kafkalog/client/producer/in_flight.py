@@ -30,7 +30,7 @@ class Request(NamedTuple):
     body: dict[str, Any]
     """Emptied once it was sent."""
     version_max: int
-    """Of Produce."""
+    """Highest version of Produce."""
     until_s: float
     """When it must be answered (monotonic)."""
 

@@ -563,7 +563,7 @@ def _bytes(name: str, found: Any) -> bytes | None:
 
 
 def _taken(intake: Intake, places: Iterable[int]) -> list[tuple[Batch, int, int]]:
-    """What send_many put into the open batches of partitions since the last call."""
+    """The rows that send_many put into the open batches of partitions since the last call."""
     found = (_touched(intake.native, place) for place in places)
     return [one for one in found if one is not None]
 

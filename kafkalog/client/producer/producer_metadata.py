@@ -1,4 +1,4 @@
-"""What a producer knows about its topics; questions.py decides what to ask."""
+"""A producer's metadata of its topics; questions.py decides what to ask."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class Question(NamedTuple):
 
 
 class Questions:
-    """What one producer sends to and does not know.  One thread."""
+    """The unknown topics that one producer sends to.  One thread."""
 
     def __init__(self, known: Known, max_age_s: float, max_idle_s: float) -> None:
         """`max_age_s`: older metadata is fetched again; `max_idle_s`: but not of a topic to which
@@ -68,8 +68,8 @@ class Questions:
     def asks(
         self, now_s: float, waited: Iterable[str], used_since: Callable[[float], set[str]]
     ) -> Question | None:
-        """What to ask now; None: nothing.  `waited`: topics that a thread waits for; `used_since`:
-        time -> topics that something was sent to since then."""
+        """The question to ask now; None: none.  `waited`: topics that a thread waits for;
+        `used_since`: time -> topics with records sent since then."""
         if now_s < self.next_s:
             return None
         wanted = frozenset({*waited, *self._unknown})

@@ -16,7 +16,7 @@ from kafkalog.config.producer import ACKS, ProducerConfig
 __all__ = ["bounds", "client_options", "identity_of", "send_options", "settings_of"]
 
 REQUEST_BYTES = 1 << 20
-"""Of the batches in a request; a larger batch goes alone."""
+"""Bytes of batches in a request; a larger batch goes alone."""
 
 
 def settings_of(

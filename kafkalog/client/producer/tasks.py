@@ -58,7 +58,7 @@ class Tasks:
         self._closed: errors.KafkalogError | None = None
 
     def ask(self, call: Callable[[Cluster], Any], timeout_s: float, aside: bool = False) -> Any:
-        """What `call` returns in the thread, or, with `aside`, in its line: it asks a broker.
+        """The result of `call` in the thread, or, with `aside`, in its line: it asks a broker.
         Transient failures are retried.
 
         At most `timeout_s` in total.  Raises: the last failure; Timeout; Closed.

@@ -41,7 +41,7 @@ class Adoption(NamedTuple):
     controller: bool
     """There is a controller, which must read the tree again: force another election."""
     offset: int = -1
-    """Of the directory's metadata when it was planned; -1: not checked again."""
+    """Offset of the directory's metadata when it was planned; -1: not checked again."""
 
 
 def read_alone(path: str) -> MetadataImage:

@@ -73,7 +73,7 @@ def taken_over(peers: Iterable[Peer], config: ServerConfig) -> dict[str, object]
 
 
 def differences(peers: Iterable[Peer], config: ServerConfig) -> Iterator[Finding]:
-    """What differs, and which of it is taken over."""
+    """The differing settings, and which of them are taken over."""
     for one in _compared(peers, config):
         if set(one.theirs) <= {one.mine}:
             continue

@@ -1,4 +1,4 @@
-"""What is known about a cluster before a node joins it, and about the node itself.  Pure."""
+"""Facts about a cluster before a node joins it, and about the node itself.  Pure."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Finding(NamedTuple):
     subject: str
     """A setting, a listener, a kind of znode."""
     problem: str
-    """What is wrong, and its consequence: one sentence."""
+    """The problem and its consequence: one sentence."""
     remedy: str
-    """What to do about it: one sentence."""
+    """The remedy: one sentence."""
 
     def __str__(self) -> str:
         return f"{self.subject}: {self.problem} {self.remedy}"

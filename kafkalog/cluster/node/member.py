@@ -67,11 +67,11 @@ CONTROLS = {
     LEADER_AND_ISR.key: (leader_and_isr, without),
     STOP_REPLICA.key: (stop_replica, not_deleted),
 }
-"""What carries out a request, and what then corrects the state for the parts that failed."""
+"""The function that carries out a request, and the one that corrects the state on failures."""
 
 
 class Member:
-    """What one broker knows of its cluster.  Safe to use from many threads; closed by `close`."""
+    """One broker's view of its cluster.  Safe to use from many threads; closed by `close`."""
 
     def __init__(
         self, hosts: str, node: int, listener: str, config: BrokerConfig,

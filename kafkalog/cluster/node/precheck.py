@@ -198,7 +198,7 @@ def _racks(facts: Facts, mine: Candidate) -> Iterator[Finding]:
 
 
 def _protocol_versions(facts: Facts, _: Candidate) -> Iterator[Finding]:
-    """What Kafka's brokers say to each other."""
+    """Protocol versions between Kafka's brokers."""
     old = {one.node: text for one in facts.peers
            if (text := (one.settings or {}).get(PROTOCOL_VERSION, ""))
            and version(text) < TESTED}  # fmt: skip

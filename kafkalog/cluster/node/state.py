@@ -1,4 +1,4 @@
-"""What a broker of a cluster knows, and how its controller's requests change it.
+"""A broker's view of its cluster, and how its controller's requests change it.
 
 Pure.  LeaderAndIsr says which replicas this node holds, and which of them lead; StopReplica which
 it no longer holds; UpdateMetadata what clients see of all nodes.  The rules are those of Kafka's
@@ -34,7 +34,7 @@ class MemberState(NamedTuple):
 
     node: int
     epoch: int
-    """Of this node's registration; -1: it is not registered."""
+    """Epoch of this node's registration; -1: it is not registered."""
     controller: int
     """The broker that is the controller; -1: not known yet."""
     controller_epoch: int

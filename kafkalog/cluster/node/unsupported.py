@@ -1,4 +1,4 @@
-"""What a cluster may get while a node runs that this node does not enforce or support.  Pure."""
+"""Changes of a cluster, while a node runs, that this node does not enforce or support.  Pure."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ SCRAM, QUOTAS, RACKS = "SCRAM credentials", "quotas", "broker.rack"
 
 
 class News(NamedTuple):
-    """What was read of the cluster while the node runs; a part that was not read is empty, and
-    there is nothing to find in it."""
+    """The parts of the cluster's state that were read while the node runs; the others are empty."""
 
     rules: Collection[str] = ()
     """Paths of resources with access rules."""
     tokens: Collection[str] = ()
     """The ids of delegation tokens."""
     settings: Mapping[Entity, Mapping[str, str]] = {}
-    """Of topics, users, clients and addresses."""
+    """Settings of topics, users, clients and addresses."""
     brokers: Mapping[int, Broker] = {}
     """All that are alive."""
     node: int = -1

@@ -1,4 +1,4 @@
-"""What the outcome of a marker means for its transaction.
+"""The effect of a marker's outcome on its transaction.
 
 Pure.  As in Kafka, a leader's word is not enough to leave a partition without the marker: one that
 has just started may not know its partitions yet.  Only the coordinator's own metadata say that a
@@ -19,7 +19,7 @@ __all__ = ["Outcome", "outcome_of"]
 
 
 class Outcome(Enum):
-    """What to do about a partition of a decided transaction."""
+    """The next action for a partition of a decided transaction."""
 
     DONE = "the transaction is over in the partition"
     GONE = "the partition was deleted"

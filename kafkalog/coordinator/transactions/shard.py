@@ -59,7 +59,7 @@ class Marker(NamedTuple):
 
 
 class Outside(NamedTuple):
-    """What the coordinator needs from the rest of the broker; called in its thread."""
+    """The calls of the coordinator into the rest of the broker; called in its thread."""
 
     new_producer_id: Callable[[], int]
     """A producer id that was never used.  Raises: KafkalogError."""

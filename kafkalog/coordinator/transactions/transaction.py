@@ -112,7 +112,7 @@ class Transaction:
     def __init__(self, transactional_id: str, status: Status) -> None:
         self.transactional_id = transactional_id
         self.status = status
-        """What is in the journal."""
+        """The status in the journal."""
         self.pending: Status | None = None
         """The change that is being written to the journal: no other one begins before it ends."""
         self.deadline_ms: int | None = None

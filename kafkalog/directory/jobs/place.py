@@ -1,4 +1,4 @@
-"""What jobs need from a data directory."""
+"""The parts of a data directory that jobs use."""
 
 import logging
 from collections.abc import Callable, Iterable

@@ -179,7 +179,7 @@ class BatchCheck:
     def _offset_bits(
         self, files: SegmentFiles, table: Table, disordered: Table, previous: Table
     ) -> None:
-        """Of two batches out of order one may have a base offset with one wrong bit.
+        """One of two batches out of order may have a base offset with one wrong bit.
 
         If neither has, one of them does not belong there, and a log that ends so does not open.
         """

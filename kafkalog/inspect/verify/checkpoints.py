@@ -45,7 +45,7 @@ class Checkpoints(NamedTuple):
     offsets: dict[str, dict[TopicPartition, int]]
     """By the checkpoint's name."""
     flushed: int
-    """Of a log without a data directory; -1: unknown."""
+    """Flushed offset of a log without a data directory; -1: unknown."""
 
     def of(self, name: str, tp: TopicPartition) -> int:
         """A log's offset in one of them; -1: it has none."""
@@ -109,7 +109,7 @@ def compare_checkpoints(
         end = reached
     said = {name: checkpoints.of(name, tp) for name in checkpoints.offsets}
     for name, offset in {**said, FLUSHED: checkpoints.flushed}.items():
-        # What is missing below the log's start is no loss.
+        # Missing records below the log's start are no loss.
         floor = end if name == LOG_START else max(end, start)
         if floor < offset:
             told = name_in(checkpoints.offsets.get(name, {}), tp, checkpoints.alone)

@@ -22,7 +22,7 @@ EXAMPLES = 8
 
 
 class _IndexCheck(ABC):
-    """What both indexes share: load, zero tail, order."""
+    """Shared by both indexes: load, zero tail, order."""
 
     suffix = ""
     fields: tuple[tuple[str, str], ...] = ()

@@ -39,7 +39,7 @@ MAX_SEQUENCE = (1 << 31) - 1
 
 @dataclass
 class ProducerState:
-    """What a log knows of one producer after some offset."""
+    """A log's state of one producer after some offset."""
 
     producer_epoch: int = -1
     last_sequence: int = -1
@@ -101,7 +101,7 @@ class Replay:
         self.open: dict[int, int] = {}
         """producer id -> first offset of its open transaction."""
         self.aborted: list[AbortEntry] = []
-        """What the current segment's `.txnindex` should list."""
+        """The expected entries of the current segment's `.txnindex`."""
         self.markers: dict[int, int] = {}
         """offset of each abort marker of the current segment -> producer id."""
         self.last_offset = first_offset - 1

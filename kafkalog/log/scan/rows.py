@@ -36,7 +36,7 @@ RECORD_COLUMNS: int = (
     | lib.KL_COL_HEADERS
     | lib.KL_COL_LEADER_EPOCH
 )
-"""What a scan must collect for `records`."""
+"""The columns that a scan must collect for `records`."""
 
 _CLEAR_BITS = tuple(tuple(bit for bit in range(8) if not byte >> bit & 1) for byte in range(256))
 

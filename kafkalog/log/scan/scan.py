@@ -85,7 +85,7 @@ _RECORD_ROWS, _RECORD_BYTES = 4096, 1 << 20
 
 
 class Scanned(Protocol):
-    """What a scan reads from: a Log."""
+    """The source of a scan: a Log."""
 
     topic: str
     partition: int

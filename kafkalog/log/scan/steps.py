@@ -16,9 +16,9 @@ _INFLATE_BATCHES = 32
 TOGETHER_BYTES = 8 << 20
 """A larger batch is decompressed alone: the size of several is not known in advance."""
 JOINED_BYTES = 1 << 20
-"""Of batches decompressed in one call: as much as the cache holds until they are decoded."""
+"""Bytes of batches decompressed in one call: as much as the cache holds until they are decoded."""
 HELD_BYTES = 64 << 20
-"""Of decompressed batches whose rows were not taken yet."""
+"""Bytes of decompressed batches whose rows were not taken yet."""
 
 
 class Steps:

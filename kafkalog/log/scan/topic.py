@@ -26,7 +26,7 @@ PIECE_BYTES = 16 << 20
 PIECE_BLOCKS = 4
 """Decoded blocks of a piece that were not taken yet; at this number its thread waits."""
 AHEAD_BYTES = 256 << 20
-"""Of decoded blocks that were not taken yet: a batch that compressed well is one block,
+"""Bytes of decoded blocks that were not taken yet: a batch that compressed well is one block,
 whatever its size.  Each thread may hold one more."""
 PIECES_AHEAD = 1
 """Pieces started ahead, in addition to one per thread."""
@@ -119,7 +119,7 @@ class TopicScan(Columnar):
 
 
 class _Work:
-    """What the threads of a pass share.  Not its iterator: dropping that ends the threads."""
+    """Shared by the threads of a pass.  Not its iterator: dropping that ends the threads."""
 
     def __init__(self, pieces: Iterator[Scan], columns: int, most: int) -> None:
         self.pid = os.getpid()
@@ -131,7 +131,7 @@ class _Work:
         self.begun: deque[_Piece] = deque()
         """In order; the first is being read."""
         self.ahead_bytes = 0
-        """Of blocks that were not taken yet."""
+        """Bytes of blocks that were not taken yet."""
         self.all_begun = self.over = False
 
     def end(self) -> None:
@@ -238,7 +238,7 @@ class _Work:
 
 
 class _Piece:
-    """What one thread decodes."""
+    """The part that one thread decodes."""
 
     def __init__(self) -> None:
         self.scan: Scan | None = None

@@ -15,7 +15,7 @@ from kafkalog.wire.error_codes import ErrorCode
 __all__ = ["find_coordinator", "to_coordinator"]
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
-"""What a FindCoordinator key may name."""
+"""The key types of FindCoordinator."""
 SEVERAL_SINCE = 4
 """KIP-699: from this version on, one request has several keys."""
 

@@ -45,8 +45,8 @@ _RETRY = frozenset(
     (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
      ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 )  # fmt: skip
-"""What the transaction coordinator says of the group's partition, and the client would take for
-something else: COORDINATOR_NOT_AVAILABLE makes it retry."""
+"""The transaction coordinator's errors for the group's partition that the client would misread:
+COORDINATOR_NOT_AVAILABLE makes it retry."""
 
 
 def to_coordinator(node: Node, request: Request) -> None:

@@ -11,7 +11,7 @@ COPIED_BYTES_MAX = 262_144
 
 
 class Answers(Protocol):
-    """What ends a request; implemented by the reactor."""
+    """The calls that end a request; implemented by the reactor."""
 
     def answer(self, request_id: int, body: bytes, header_version: int, /) -> None:
         """Send an answer."""

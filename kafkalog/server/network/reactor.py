@@ -77,14 +77,14 @@ class Stats(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """What Produce and Fetch of a principal came to since the start."""
+    """The totals of Produce and Fetch of a principal since the start."""
 
     produce_requests: int
     produce_bytes: int
-    """Of the requests."""
+    """Bytes of the requests."""
     fetch_requests: int
     fetch_bytes: int
-    """Of records."""
+    """Bytes of records."""
     denied: int
     """Partitions."""
 
@@ -190,7 +190,7 @@ class Reactor:
         check(lib.kl_server_set_permit(self._c, principal, permit))
 
     def usage(self, principal: int) -> Usage:
-        """What Produce and Fetch of a principal came to.
+        """The totals of Produce and Fetch of a principal.
 
         Raises: NotFound: set_permit was never called for it.
         """

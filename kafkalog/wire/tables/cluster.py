@@ -1,4 +1,4 @@
-"""What a cluster is and holds: brokers, topics, disks, features."""
+"""Requests about a cluster: brokers, topics, disks, features."""
 
 from __future__ import annotations
 

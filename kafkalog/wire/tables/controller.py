@@ -1,4 +1,4 @@
-"""What a controller of the ZooKeeper era tells the brokers, and what they ask of it.
+"""Requests between a controller of the ZooKeeper era and the brokers.
 
 Kafka 3.9 speaks these with inter.broker.protocol.version 3.9; Kafka 4 knows them no more, so they
 are not among `apis.BY_KEY`.  AlterPartition and AllocateProducerIds lived on (tables/internal).

@@ -1,4 +1,4 @@
-"""What brokers and controllers say to each other."""
+"""Requests between brokers and controllers."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Place(Protocol):
         """
 
     def ends(self, keys: Sequence[Key]) -> dict[Key, Ends]:
-        """What can be read of each now.  Cheap enough to call many times a second."""
+        """The readable offsets of each now.  Cheap enough to call many times a second."""
 
     def at_times(self, times_ms: Mapping[Key, int]) -> dict[Key, int | None]:
         """The first offset at or after a time in ms since 1970, or the first with the largest time

@@ -142,7 +142,7 @@ def partition_folders(path: str) -> dict[Key, str]:
 
 
 def ends_of(log: Log, isolation: str) -> Ends:
-    """What can be read of a log now."""
+    """The readable offsets of a log now."""
     # The end first: if the start moves in between, the range is smaller, never too large.
     stop = log.last_stable_offset if isolation == "read_committed" else log.high_watermark
     flushed, start = log.flushed_offset, log.start_offset

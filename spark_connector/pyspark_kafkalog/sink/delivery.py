@@ -65,7 +65,7 @@ def deliver(
 
 @contextmanager
 def _target(options: WriteOptions) -> Iterator[Any]:
-    """What clients connect to: addresses, or a store that is open for the length of the block."""
+    """The target of clients: addresses, or a store that is open for the length of the block."""
     import kafkalog
 
     path = options.path

@@ -1,4 +1,4 @@
-"""What a target remembers about a sink: offsets of a group, committed with each batch's rows.
+"""A target's memory of a sink: offsets of a group, committed with each batch's rows.
 
 The group's name begins with GROUP, so that no consumer group has it.  For every topic that a batch
 went to, it has an offset for partition 0: the number after the batch, with metadata that says which
@@ -121,7 +121,7 @@ def _by_session(options: WriteOptions, staged: Staged) -> str:
 
 
 def recall(admin: Admin, write: Write) -> Memory:
-    """What the target remembers about the write's sink.
+    """The target's memory of the write's sink.
 
     Raises: SinkError, if another application commits offsets for this group; KafkalogError.
     """
@@ -150,7 +150,7 @@ def _read(group: str, tp: TopicPartition, one: CommittedOffset) -> Remembered:
 
 
 def _older(admin: Admin, write: Write) -> Memory:
-    """What an older version remembered, which knew only the batch and used the sink's own name.
+    """The memory of an older version, which knew only the batch and used the sink's own name.
 
     A consumer group with this name has offsets, too: they do not count.
     """

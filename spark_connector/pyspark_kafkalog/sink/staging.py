@@ -65,7 +65,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):
-    """What one task staged."""
+    """The rows staged by one task."""
 
     sink: str
     batch: str
@@ -75,11 +75,11 @@ class Staged(WriterCommitMessage):
     staged_with: str
     """kafkalog's version."""
     query: str = ""
-    """Of a stream: its id, which a checkpoint keeps."""
+    """Id of a stream, which a checkpoint keeps."""
     run: str = ""
-    """Of a batch write in foreachBatch: the id of the query's run."""
+    """Id of the query's run, for a batch write in foreachBatch."""
     checkpoints: str = ""
-    """Of a stream: spark.sql.streaming.checkpointLocation."""
+    """spark.sql.streaming.checkpointLocation of a stream."""
 
 
 @dataclass
@@ -114,7 +114,7 @@ class _Attempt:
         self.oldest_ms[target] = oldest_ms
 
     def parts(self) -> tuple[Part, ...]:
-        """What is staged."""
+        """The staged parts."""
         return tuple(
             Part(
                 self.folder,
@@ -209,7 +209,7 @@ def _make_home(folder: str) -> None:
 
 
 def _strange(folder: str) -> str | None:
-    """What is wrong with a folder in a place where anybody may have created it, such as /tmp."""
+    """The problem of a folder in a place where anybody may have created it, such as /tmp."""
     try:
         if not _anybody_writes(os.path.dirname(folder)):
             return None
@@ -229,7 +229,7 @@ def _anybody_writes(folder: str) -> bool:
 
 @contextmanager
 def staged_log(folder: str) -> Iterator[Log]:
-    """What a task staged.  Runs on the driver.
+    """The log that a task staged.  Runs on the driver.
 
     Raises: SinkError if it is missing; errors of reading it.
     """

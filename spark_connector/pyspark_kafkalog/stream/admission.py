@@ -1,4 +1,4 @@
-"""What the next micro-batch reads: `start, logs, limits, now -> ranges`.  Pure.
+"""The ranges of the next micro-batch: `start, logs, limits, now -> ranges`.  Pure.
 
 Three steps: `available` says what is available after `start`, and what has been lost; `admit` how
 much of it goes into the batch; `ranges_between` repeats a batch from the offsets that Spark kept.
@@ -70,7 +70,7 @@ class Offer:
 
 
 def available(start: Offsets, head: Head, target: Offsets | None = None) -> Offer:
-    """What is available after `start`, up to `target` (Trigger.AvailableNow) if there is one.
+    """The offsets available after `start`, up to `target` (Trigger.AvailableNow) if there is one.
 
     With a target nothing new counts: no partition, and no topic that was recreated after it.
     """
@@ -125,7 +125,7 @@ def _begin(key: Key, start: Offsets, head: Head) -> tuple[int, list[str]]:
 
 @dataclass(frozen=True)
 class Waiting:
-    """What is remembered from trigger to trigger."""
+    """The state kept from trigger to trigger."""
 
     since_ms: int | None = None
     """When a batch was last started; None: start the first one immediately."""

@@ -55,7 +55,7 @@ class Watch:
         plan.choose(self._options.selection, self.place.present())
 
     def head(self, fresh: bool = False) -> Head:
-        """What all logs hold now; `fresh`: list the partitions first."""
+        """The state of all logs now; `fresh`: list the partitions first."""
         now_s, before_s = self._clock.monotonic_s(), self._worked_s()
         if now_s < self._rests_until_s and not fresh:
             return self._seen

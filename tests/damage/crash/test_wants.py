@@ -191,7 +191,7 @@ def test_a_failed_sync_of_the_cache_takes_the_log_offline(memory_path, lib):
 
 @pytest.mark.parametrize("sticky", [0, 1])
 def test_a_first_opening_without_descriptors_is_done_again(memory_path, lib, sticky):
-    """Whatever it left half done: a folder without a segment, or without the list of epochs."""
+    """It may leave work half done: a folder without a segment, or without the list of epochs."""
     for nth in range(1, 40):
         lib.kl_io_reset()
         assert lib.kl_io_fail(b"openat", nth, errno.EMFILE, sticky, 0) == 0

@@ -61,7 +61,7 @@ class Part(NamedTuple):
 
 
 Form = bool | Part
-"""What a cut leaves of one pending change: all, nothing, or a part of its data."""
+"""The state of one pending change after a cut: all, nothing, or a part of its data."""
 
 
 def parts(change: Change, fine: bool = True) -> Iterator[Part]:

@@ -67,7 +67,7 @@ class Judge:
         return self._verdicts[key]
 
     def problem(self, files: Files, promise: Promise, power: bool) -> str | None:
-        """What is wrong with this image after a power cut, or a kill; None: nothing."""
+        """The fault of this image after a power cut, or a kill; None: none."""
         key = digest(files), id(promise), power
         if key not in self._kept:
             found, problem = self.verdict(files)

@@ -53,7 +53,7 @@ class Promise:
     compacted: int = 0  # below it only the last record of each key must be there
 
     def check(self, found: Found, power: bool) -> str | None:
-        """What is wrong with a log opened after a power cut, or a kill; None: nothing."""
+        """The fault of a log opened after a power cut, or a kill; None: none."""
         low = self.flushed if power else self.acknowledged
         where = f"found {found.start}..{found.end}"
         if self.restart is not None and found.start == found.end == self.restart:

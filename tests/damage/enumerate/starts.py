@@ -24,7 +24,7 @@ METADATA = f"{layout.METADATA_TOPIC}-0"
 
 
 class Promise(NamedTuple):
-    """What must be there after a cut."""
+    """The content that must survive a cut."""
 
     identity: tuple[str, ...] | None = None
     """The node's identity, once a client could have seen it."""

@@ -68,7 +68,7 @@ def test_every_power_cut_of_a_deletion_leaves_the_topic_or_nothing_of_it(
 def test_a_sync_that_is_left_out_is_found(
     trace: tuple[list[Step], Path], memory: Path, rng: random.Random
 ) -> None:
-    """Of what the deletion writes: the topic comes back, or its files are gone before it is."""
+    """Cut in a deletion: the topic comes back, or its files are gone before it is."""
     steps, root = trace
     asked = next(step.number for step in steps if step.mark == ("goes",))
     left = [step for step in steps if step.number < asked or not step.syncs]

@@ -1,4 +1,4 @@
-"""What a protocol did to its disk: the recorded calls, with marks of its promises between them."""
+"""A protocol's changes to its disk: the recorded calls, with marks of its promises between them."""
 
 import json
 import os
@@ -25,7 +25,7 @@ class Step:
     offset: int = 0
     bytes: int = 0
     covers: int = 0
-    """Of a sync: it began after the steps below this number."""
+    """A sync began after the steps below this number."""
     data: bytes = b""
     result: int = 0
     mark: tuple[Any, ...] = ()

@@ -130,7 +130,7 @@ def test_texts(kind):
 
 
 def test_names_of_folders():
-    """Of anything in a data directory: a folder is a partition's or it is not."""
+    """Any name in a data directory is a partition's or not."""
     draw = random.Random(SEED)
     seeds = [b"orders-0", b"a.b-c-12", b"orders-0." + b"0" * 32 + b"-delete", b"x-2147483647"]
     taken = 0

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 FS_IOC_SHUTDOWN = 0x8004587D
-# What the cut leaves of the file system's own log: its records so far, or only those that a
-# sync wrote.
+# The file system's own log after the cut: its records so far, or only those that a sync wrote.
 LOG_KEPT, LOG_LOST = 1, 2
 
 MKFS = {

@@ -1,4 +1,4 @@
-"""What a log may answer when bytes below it changed, and what verify must report.
+"""Valid answers of a log whose bytes changed, and the reports that verify must make.
 
 Covered, so that verify must report it and reads must not be wrong:
 

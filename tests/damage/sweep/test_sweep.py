@@ -218,7 +218,7 @@ def sample(made: Reference, rng: random.Random, count: int) -> list[damages.Dama
 def test_repair_keeps_everything_that_verify_called_good(
     whole: Reference, rng: random.Random
 ) -> None:
-    """What can be repaired is repaired, nothing else is lost, and a header's bit is restored."""
+    """Repairable damage is repaired, nothing else is lost, and a header's bit is restored."""
     mended = 0
     for what, edits, covered in sample(whole, rng, REPAIRS):
         [name] = {place_of(whole, n).partition for n in edits} - {""}
@@ -234,7 +234,7 @@ def test_repair_keeps_everything_that_verify_called_good(
             report = verify(folder)
         left = [f for f in report.findings if f.severity == DAMAGE]
         assert not [a for a in plan(report) if a.kind != "leave"], (what, left)
-        # Whether the topic's id or the side-cars are wrong cannot be known.
+        # Either the topic's id or the side-cars are wrong: which one is unknown.
         if covered and what.startswith("bit") and not what.endswith("metadata"):
             assert report.clean, (what, left)
         # A batch out of place in the last segment is cut, as it would prevent writing.

@@ -46,7 +46,7 @@ def check(orders: History, ledger: History, *, last: str) -> list[Anomaly]:
 
 
 def _booked(number: str, legs: list[tuple[str, int]], send: Send | None) -> Iterator[Anomaly]:
-    """What is wrong with one order's bookings."""
+    """The anomalies in one order's bookings."""
     if send is None or send.outcome is Outcome.FAIL:
         yield Anomaly("phantom", f"order {number}: {legs}")
         return

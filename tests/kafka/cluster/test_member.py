@@ -352,7 +352,7 @@ def test_the_session_ends(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("coordinator", [KAFKA, OURS])
 def test_groups(cluster: Cluster, coordinator: int) -> None:
-    """Of our consumer and of librdkafka's, wherever the coordinator is; they continue elsewhere."""
+    """Our consumer and librdkafka's, wherever the coordinator is; they continue elsewhere."""
     topic = cluster.topic([OURS, KAFKA], [KAFKA, OURS])
     group = coordinated_by(cluster, coordinator, 0)
     for partition in (0, 1):

@@ -29,7 +29,7 @@ FEW, MANY = 30, 300
 """This many more records are acknowledged in each partition before the next step."""
 AWAY_S = 10.0
 HOWS = ["its process", pytest.param("its session", marks=pytest.mark.long)]
-"""What ends of a controller; test_ours.py also ends only a session."""
+"""The part of a controller that ends; test_ours.py also ends only a session."""
 
 
 @pytest.fixture(scope="module")

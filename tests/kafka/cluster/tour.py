@@ -1,4 +1,4 @@
-"""What operators and accidents do to a cluster of both kinds while clients use it.
+"""Acts of operators and accidents in a cluster of both kinds while clients use it.
 
 Each deed ends when everything is whole again and goes on.
 """

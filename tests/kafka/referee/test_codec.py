@@ -86,7 +86,7 @@ be in order (when it writes them again).  We do not know these tags, and KIP-482
 
 
 def test_kafka_refuses_the_same(rng: random.Random) -> None:
-    """Of mutated messages, both accept the same ones, and find the same values in them."""
+    """Both accept the same mutated messages, and find the same values in them."""
     asked = []
     for kind, number, message in messages():
         for version in message.versions:

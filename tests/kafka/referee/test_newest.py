@@ -57,7 +57,7 @@ def features(raw: Raw, *changes: tuple[str, int, int]) -> tuple[int, str | None]
 
 @step
 def ranges_of_versions(raw: Raw) -> Any:
-    """Of every API that we announce."""
+    """The versions of every API that we announce."""
     known = {one.api_key: (one.min_version, one.max_version) for one in versions(raw).api_keys}
     return {api.name: known.get(api.key) for api in apis.BY_KEY.values() if api.served}
 

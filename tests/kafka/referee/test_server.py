@@ -283,8 +283,8 @@ def versions_and_software(raw: Raw) -> Any:
 
 @step
 def topics_made_by_asking(raw: Raw) -> Any:
-    """Whatever its name collides with.  We answer the request that creates a topic with the topic,
-    Kafka with the error that there is none."""
+    """Topics made by Metadata, also with colliding names.  We answer the request that creates a
+    topic with the topic, Kafka with the error that there is none."""
 
     def ask(*names: str) -> list[Any]:
         found = raw.call(apis.METADATA, 12, topics=[{"name": name} for name in names]).topics

@@ -1,4 +1,4 @@
-"""What a child has after a fork: dead handles, no open files, and a working core."""
+"""The state of a child after a fork: dead handles, no open files, and a working core."""
 
 from __future__ import annotations
 

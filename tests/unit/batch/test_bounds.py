@@ -237,7 +237,7 @@ def test_old_formats_by_17_bytes(magic):
 
 
 def test_gaps_and_empty_batches():
-    """What compaction leaves: fewer records than offsets, down to none."""
+    """Batches after compaction: fewer records than offsets, down to none."""
     header = ffi.new("kl_batch *", {"record_count": 2, "last_offset_delta": 9})
     rows = [batches.record(batches.Row(b"a"), 3, 0), batches.record(batches.Row(b"b"), 9, 5)]
     records = b"".join(rows)

@@ -177,7 +177,7 @@ IN = batch(0, ("a", "1"), producer=7)
         ([A, B], [B]),
         ([A, A2, B], [A, B]),
         ([IN, marker(1, 7, True)], [marker(1, 7, True)]),
-        # What supersedes it was aborted.
+        # The superseding transaction was aborted.
         ([A, batch(1, ("a", "2"), producer=7), marker(2, 7, False)], [marker(2, 7, False)]),
         # Another producer's transaction was aborted; or this one's next.
         ([IN, marker(1, 8, False)], [marker(1, 8, False)]),

@@ -48,7 +48,7 @@ def test_a_balanced_layout_stays() -> None:
 
 
 def test_a_new_node_gets_its_share_and_no_more() -> None:
-    """Of twelve replicas on three nodes, exactly three are copied to a fourth."""
+    """Exactly three of twelve replicas on three nodes are copied to a fourth."""
     now = layout((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 2, 3))
     then = plan.evened(now, dict.fromkeys((1, 2, 3, 4)))
     assert copied(plan.moves(now, then)) == 3

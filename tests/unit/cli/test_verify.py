@@ -60,7 +60,7 @@ def test_kafkas_files_are_clean(case: str, directory: Path) -> None:
 
 
 def test_old_formats_are_unchecked_not_damaged(kafka_cases: Path) -> None:
-    """What cannot be read is reported as neither clean nor damaged."""
+    """Unreadable batches are reported as neither clean nor damaged."""
     report = verify(kafka_cases / "oldformats" / "log")
     assert not report.clean
     assert {f.severity for f in report.findings} <= {"unchecked", "note", "warning"}

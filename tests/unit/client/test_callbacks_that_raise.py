@@ -120,7 +120,7 @@ def test_on_delivery(
 def test_on_ack(
     store: kafkalog.Store, unique: str, kind: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of a record that was taken, and of one that was refused, which `send` raises."""
+    """Callbacks of a record that was taken, and of one that was refused, which `send` raises."""
     store.create_topic(unique)
     heard = Heard()
     with store.producer(interceptors=[Interceptor("on_ack", kind), heard],

@@ -118,7 +118,7 @@ def test_defaults_are_javas(kind: str) -> None:
 
 
 def options(kind: str, **settings: int) -> Options:
-    """What a client of a kind makes of its settings, by names with underscores."""
+    """The options a client of a kind derives from its settings, by names with underscores."""
     config = CONFIGS[kind].of({name.replace("_", "."): one for name, one in settings.items()})
     if isinstance(config, ProducerConfig):
         return producers.client_options(config)

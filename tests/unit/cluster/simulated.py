@@ -41,7 +41,7 @@ class Node:
     def __init__(self, of: Simulated, number: int) -> None:
         self.of, self.number = of, number
         self.copies: set[TopicPartition] = set()
-        """What is on its disk."""
+        """The replicas on its disk."""
         self.start()
 
     def start(self) -> None:
@@ -261,7 +261,7 @@ class Simulated(Driven):
     # ---- what must hold ------------------------------------------------------------------------
 
     def unquiet(self, topic: str) -> list[str]:
-        """What is not as it must be once nothing is under way; empty: nothing."""
+        """The faults once nothing is under way; empty: none."""
         gone = tree.topic_path(topic) not in self.znodes
         return [*self._left(topic), *(self._ghosts(topic) if gone else self._unled(topic))]
 
@@ -282,7 +282,7 @@ class Simulated(Driven):
         return found + [f"known: {known}"] * (known != {(topic, one) for one in numbers})
 
     def _ghosts(self, topic: str) -> list[str]:
-        """What is left of a deleted topic."""
+        """The remains of a deleted topic."""
         found = [path for path in self.znodes if topic in path.split("/")]
         for node in self.nodes.values():
             if topic in node.standing.image.topics:

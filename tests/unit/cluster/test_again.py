@@ -1,4 +1,4 @@
-"""What was refused, failed, or was written by others: retried, or left alone."""
+"""Refused and failed writes, and those of others: retried, or left alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a controller can lose at each step, with its real driver, session, election and senders:
+"""The losses of a controller at each step, with its real driver, session, election and senders:
 docs/replication.md has the table."""
 
 from __future__ import annotations

@@ -223,7 +223,7 @@ def test_a_refusal_names_the_lines_to_set() -> None:
 
 
 def test_settings_adopted_from_other_brokers() -> None:
-    """What others agree on and this node was not given, under the broker's name."""
+    """Settings the others agree on and this node was not given, under the broker's name."""
     hours = kafka(1, log_retention_ms=None, log_retention_hours="24", num_partitions="7",
                   log_cleanup_policy="compact", log_segment_bytes="1000")  # fmt: skip
     same = kafka(2, log_retention_ms="86400000", num_partitions="7", log_cleanup_policy="compact")

@@ -129,7 +129,7 @@ def test_outdated_requests_are_refused(fields: dict[str, int], code: ErrorCode) 
 
 
 def test_an_unregistered_broker_obeys_no_request() -> None:
-    """What arrives then was meant for an earlier registration, whose epoch is unknown here."""
+    """Such a request was meant for an earlier registration, whose epoch is unknown here."""
     of = Cluster((1, 2))
     of.led(KEY, (1, 2), Shown(1, 5, (1, 2), 7))
     of.decide(brokers.begin(of.context, of.batch))

@@ -45,9 +45,9 @@ class Faults(simulated.Faults):
     crash: float = 0.0
     """After each event, of the coordinator."""
     dies: float = 0.0
-    """Of a client, in each second."""
+    """Probability that a client dies, in each second."""
     busy: float = 0.0
-    """Of a consumer that must rejoin."""
+    """Probability that a consumer is busy when it must rejoin."""
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ RETRIED = {
 
 
 class Node:
-    """What one broker knows, and the writes that it has in progress."""
+    """The state of one broker, and the writes that it has in progress."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -120,7 +120,7 @@ class NodesWorld(TransactionWorld):
         self.moves = self.rng.choice([0, 0.05, 0.3])
         """Probabilities of changes in each second."""
         self.resigns = self.rng.choice([0, 0.05, 0.5])
-        """Of the coordinator, which moves without a death."""
+        """Probability that the coordinator resigns, and moves without a death."""
         self.dies = self.rng.choice([0, 0.05])
         self.deletes = self.rng.choice([0, 0, 0.1])
         self.fresh = self.rng.choice([0, 0.1])
@@ -223,7 +223,7 @@ class NodesWorld(TransactionWorld):
                     self.move(where)
 
     def second(self) -> None:
-        """What may happen in a second."""
+        """The events that may happen in a second."""
         if self.now_ms >= self.faulty_ms:
             return
         for where in self.parts:

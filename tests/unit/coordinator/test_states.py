@@ -1,4 +1,4 @@
-"""What each request does in each state of a classic group, one test each."""
+"""Each request in each state of a classic group, one test each."""
 
 from __future__ import annotations
 

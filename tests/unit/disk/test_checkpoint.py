@@ -370,7 +370,7 @@ def test_log_starts_that_cannot_be_read_are_refused(tmp_path, damage):
 
 @pytest.mark.parametrize("damage", [None, b"", b"0\n1\na 0 1\n", *MALFORMED])
 def test_after_a_clean_close_the_marker_repeats_them(tmp_path, damage):
-    """Whatever happened to the file; a writer writes it again."""
+    """The marker repeats them for any damage of the file; a writer writes it again."""
     with_state(tmp_path, lambda s: (s.save({A0: 5}, {A0: 2}, {A0: 4}), s.mark_clean()))
     whole = (tmp_path / LOG_START).read_bytes()
     for mode in ("r", "w"):

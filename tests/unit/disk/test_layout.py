@@ -172,7 +172,7 @@ def test_meta_properties_of_both_eras_are_read(kafka_cases):
 
 @given(st.integers(0, 1), st.integers(0, 2**31 - 1), st.uuids(), st.none() | st.uuids())
 def test_meta_properties_survive_a_file(version, node_id, cluster, directory):
-    """What is read is what was written."""
+    """The file read is the same as written."""
     meta = MetaProperties(version, node_id, layout.uuid_text(cluster), directory)
     assert layout.parse_meta_properties(layout.render_meta_properties(meta)) == meta
 

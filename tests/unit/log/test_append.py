@@ -1,4 +1,4 @@
-"""What an append promises: all of a call's batches or none, and no crash."""
+"""The guarantees of an append: all of a call's batches or none, and no crash."""
 
 import errno
 import random

@@ -89,7 +89,7 @@ def held(
 def meanwhile(
     log: kafkalog.Log, other: kafkalog.Log, log_start: int, *, writes: bool = True
 ) -> None:
-    """What other threads do with this log and another: each ends, with the right result. Without
+    """Calls of other threads on this log and another: each ends, with the right result.  Without
     `writes` this log is only read."""
 
     def write(log: kafkalog.Log) -> None:

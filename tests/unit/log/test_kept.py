@@ -1,4 +1,4 @@
-"""What a recovery cuts from a log is kept in files, whose number is bounded."""
+"""The bytes that a recovery cuts from a log are kept in files, whose number is bounded."""
 
 import errno
 from pathlib import Path

@@ -34,7 +34,7 @@ def held(native_test: tuple[Any, Any]) -> Iterator[Any]:
 
 
 def test_many_logs_are_synced_at_once(held: Any, tmp_path: Path, wait_until: Wait) -> None:
-    """As many as there are sync threads at once; the others follow."""
+    """One log per sync thread at once; the others follow."""
     count = SYNC_THREADS + 8
     before = sync_threads()  # threads for other disks that earlier tests wrote to
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""What UpdateFeatures changes and what it refuses, with Kafka's messages."""
+"""Changes and refusals of UpdateFeatures, with Kafka's messages."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def clusters(tmp_path: Path) -> Iterator[list[TestBroker]]:
 def mirror(
     source: TestBroker, target: TestBroker, rename: str, **more: str | int
 ) -> kafkalog.Mirror:
-    """Of all topics."""
+    """A mirror of all topics."""
     where, to = source.bootstrap_servers, target.bootstrap_servers
     return kafkalog.Mirror(where, to, ".*", rename=rename, **more)  # type: ignore[arg-type]
 

@@ -69,7 +69,7 @@ def send(broker: TestBroker, *numbers: int, topic: str = "t") -> None:
 
 
 def keep(broker: TestBroker) -> None:
-    """What is in the broker now survives `kill`; what comes later does not."""
+    """The broker's present content survives `kill`; later content does not."""
     broker.restart()
 
 

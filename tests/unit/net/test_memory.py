@@ -70,7 +70,7 @@ def test_no_request_allocates_once_it_is_warm(served):
 
 
 def test_requests_without_reading_the_answers_stop_being_read():
-    """Of 10,000 pipelined requests a few are answered, memory stays bounded, then all are read."""
+    """A few of 10,000 pipelined requests are answered, memory stays bounded, then all are read."""
     count = 10_000
     with (
         Server(socket_send_buffer_bytes=8192, socket_receive_buffer_bytes=8192) as server,

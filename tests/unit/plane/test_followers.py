@@ -395,7 +395,7 @@ def test_one_without_a_log_has_followers(served: Served, peer: Peer) -> None:
 
 
 def test_a_copy_that_leads_alone_shows_all(served: Served, peer: Peer) -> None:
-    """Whatever its last leader's high watermark was, also when it leads alone again."""
+    """Its last leader's high watermark does not matter, also when it leads alone again."""
     log = served.put()
     handle = handle_of(log)
     for epoch in (0, 1):

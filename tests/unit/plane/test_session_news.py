@@ -192,7 +192,7 @@ class Reader:
         return response
 
     def news(self, response: Any) -> dict[tuple[str, int], tuple[int, ...]]:
-        """What a full answer contains that is new to this reader."""
+        """The part of a full answer that is new to this reader."""
         found = {}
         for place, part in parts(response).items():
             ends = (part.high_watermark, part.log_start_offset)
@@ -218,7 +218,7 @@ def parts(response: Any) -> dict[tuple[str, int], Any]:
 
 
 def test_a_session_answers_like_a_full_fetch(served, peer):
-    """Whatever happens to its partitions; each answer is compared with one without a session."""
+    """Partitions change at random; each answer is compared with one without a session."""
     draw = random.Random(11)
     served.put("t", 3)
     served.put("u", 2)

@@ -17,7 +17,7 @@ from kafkalog.log.log import handle_of
 from kafkalog.replication.follower_log import FollowerLog, all_now, not_synced_before_leading
 from kafkalog.replication.following import Append, Cut, Restart
 from tests.support.copies import batches_in, open_copy
-from tests.unit.clean.test_beside import Interrupted
+from tests.unit.clean.test_concurrency import Interrupted
 
 Begin = Callable[..., FollowerLog]
 SMALL = {"segment.bytes": 1_500, "file.delete.delay.ms": 0}
@@ -134,7 +134,7 @@ CHANGES: dict[str, Callable[[FollowerLog], object]] = {
 def test_a_change_of_role_while_it_is_compacted(
     leader: Log, begin: Begin, change: str, after: int
 ) -> None:
-    """What the round has finished stays, and the replica continues as without compaction."""
+    """The finished part of the round stays, and the replica continues as without compaction."""
     fill(leader, 360)
     copy = begin(**{"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0})
     take(copy, leader, shown=300)

@@ -1,4 +1,4 @@
-"""What a follower does: with each answer, and in histories of changing leaders."""
+"""A follower's actions: with each answer, and in histories of changing leaders."""
 
 from __future__ import annotations
 

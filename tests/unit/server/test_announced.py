@@ -1,4 +1,4 @@
-"""What a node of a cluster on ZooKeeper announces, and what a node that is alone does."""
+"""The APIs announced by a node of a cluster on ZooKeeper, and by a node that is alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.raw import Raw
 from tests.support.waiting import wait_for
 
 OF_KAFKA = {*range(3), 3, 7, *range(8, 48), *range(48, 52), 56, 57, 58, 60, 61, 65, 66, 67, 68, 69}
-"""What Apache Kafka 3.9.2 on ZooKeeper announces, except the controller's requests to brokers."""
+"""The APIs of Apache Kafka 3.9.2 on ZooKeeper, except the controller's requests to brokers."""
 NEWER = {apis.LIST_CONFIG_RESOURCES.key, apis.DESCRIBE_TOPIC_PARTITIONS.key}
 """Served from what each node knows; Kafka has them only with KRaft."""
 
@@ -82,7 +82,7 @@ def test_our_client_says_so_at_once(member: Broker) -> None:
 
 @pytest.mark.parametrize("key", sorted(set(announced(True)) - {apis.API_VERSIONS.key}))
 def test_a_member_serves_announced_requests(member: Broker, key: int) -> None:
-    """Whatever else it answers to an empty request: not that it cannot."""
+    """It may refuse an empty request, but not as unsupported."""
     api = next((api for api in OF_CONTROLLER if api.key == key), None) or apis.BY_KEY[key]
     body = {"acks": 1} if api is apis.PRODUCE else {}
     with Raw(member.bootstrap_servers) as raw:

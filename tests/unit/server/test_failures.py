@@ -1,4 +1,4 @@
-"""What a client gets when a handler fails or a version is not served: an error response if the API
+"""A client's answer when a handler fails or a version is not served: an error response if the API
 has one, and its connection stays open."""
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def codes(struct: Any, fields: Iterable[Field], version: int) -> Iterator[int]:
 
 
 def answered(api: Api, version: int, fields: dict[str, Any]) -> Any:
-    """What the client decodes; None if it gets no answer."""
+    """The answer as the client decodes it; None if it gets none."""
     body = api.decode_request(version, api.encode_request(version, fields))
     answer = failed_answer(api, version, body, CODE, "why")
     if answer is None:

@@ -51,7 +51,7 @@ class Starting:
         )
 
     def asked(self, topic: str) -> ErrorCode:
-        """What the first node answers to a client that looks for a coordinator."""
+        """The first node's answer to a client that looks for a coordinator."""
         with Raw(self.nodes[0].bootstrap_servers) as raw:
             found = raw.call(apis.FIND_COORDINATOR, 2, key="x", key_type=TOPICS[topic])
         return ErrorCode(found.error_code)

@@ -1,4 +1,4 @@
-"""What was accepted for a partition in one leader epoch is not appended in another."""
+"""Records accepted for a partition in one leader epoch are not appended in another."""
 
 from __future__ import annotations
 

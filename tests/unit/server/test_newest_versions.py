@@ -1,4 +1,4 @@
-"""What the newest versions of APIs added."""
+"""Additions of the newest versions of APIs."""
 
 from __future__ import annotations
 

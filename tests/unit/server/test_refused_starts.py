@@ -377,7 +377,7 @@ def test_commands_that_change_nothing(place: Place, capsys: pytest.CaptureFixtur
 
 
 def test_several_directories(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a broker of Kafka's: one is served, unless the others have partitions."""
+    """One directory of a broker of Kafka's is served, unless the others have partitions."""
     place.was_a_node()
     first = place.home / "first"
     file = place.home / "server.properties"

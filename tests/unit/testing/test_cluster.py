@@ -68,7 +68,7 @@ def test_a_leader_is_killed(kafkalog_cluster: TestCluster) -> None:
 
 @pytest.mark.kafkalog(config={"kafkalog.durability": "os", "replica.lag.time.max.ms": 60_000})
 def test_a_topic_is_as_durable_as_it_is_set(kafkalog_cluster: TestCluster) -> None:
-    """Whatever the nodes' setting: an acknowledged record is on disk on all in-sync replicas."""
+    """With any setting of the nodes, an acknowledged record is on disk on all in-sync replicas."""
     cluster = kafkalog_cluster
     durability = {"kafkalog.durability": "fsync"}
     cluster.create_topic("safe", config=durability)

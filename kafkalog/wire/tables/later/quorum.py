@@ -1,4 +1,4 @@
-"""What the nodes of a KRaft quorum say to each other, and brokers to its controllers."""
+"""Requests between the nodes of a KRaft quorum, and of brokers to its controllers."""
 
 from __future__ import annotations
 

@@ -267,7 +267,7 @@ static exchange *make(kl_data *data, kl_span *input) {
         WANT(kl_buffer_append(&body, raw.data, raw.bytes) == KL_OK);
     } else if (what & 1) make_fetch(&body, request->api_version, input);
     else make_produce(&body, request->api_version, input);
-    /* Of exactly this size, so that a read beyond it is detected. */
+    /* A copy of exactly this size, so that a read beyond it is detected. */
     request->data = fuzz_copy((kl_span){body.data, body.bytes});
     request->bytes = body.bytes;
     kl_buffer_free(&body);

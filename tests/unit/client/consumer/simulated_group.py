@@ -50,7 +50,7 @@ class Judge:
     def __init__(self, world: GroupWorld) -> None:
         self._world = world
         self._told: dict[int, dict[str, set[TopicPartition]]] = {}
-        """What SyncGroup assigned, by generation and member or instance."""
+        """The assignments by SyncGroup, by generation and member or instance."""
         self._heard_ms: dict[str, int] = {}
         """By member id: when it sent the last request that counted as a sign of life."""
         self.given: dict[TopicPartition, int] = {}

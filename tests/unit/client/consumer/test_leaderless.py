@@ -108,7 +108,7 @@ def test_a_position_does_not_wait_for_another(half: Half, consumer: Consumer) ->
 
 
 def test_offsets_of_a_leader_are_found(peer: Peer, half: Half) -> None:
-    """Whatever the order in which they are asked for."""
+    """They are found in any order of the question."""
     with Cluster(peer.servers, clock=PassingClock()) as cluster:
         for some in ([ZERO, ONE], [ONE, ZERO]):
             found = find_offsets(cluster, dict.fromkeys(some, EARLIEST))

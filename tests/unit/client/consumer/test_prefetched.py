@@ -1,4 +1,4 @@
-"""What an asyncio consumer has read and not handed out, simulated: whatever happens in between, a
+"""Prefetched records of an asyncio consumer, simulated: whatever happens in between, a
 record is handed out once, in order, and only while no other member has its partition.
 
 The model below has positions, a membership that it can lose, and records without end.  In its
@@ -42,7 +42,7 @@ class Batch:
 
 
 class Failure(Exception):
-    """Of a poll; `partition`: as kafkalog's errors name one."""
+    """A poll's failure; `partition`: as kafkalog's errors name one."""
 
     def __init__(self, number: int, partition: TopicPartition | None) -> None:
         super().__init__(number)
@@ -252,7 +252,7 @@ class Stale(Prefetched):
 
 
 class Drops(Prefetched):
-    """What was read for another caller is forgotten."""
+    """Forgets the records read for another caller."""
 
     def _return(self) -> None:
         self._records.clear()

@@ -1,4 +1,4 @@
-"""What an answer means for a position, by the events since the request was sent."""
+"""The effect of an answer on a position, by the events since the request was sent."""
 
 from __future__ import annotations
 
@@ -102,9 +102,7 @@ def test_an_answer_of_a_topic_that_was_recreated_changes_nothing(core: FetchStat
 
 
 @pytest.mark.parametrize("new", [{"epoch": 5}, {"epoch": 0, "topic": 78}], ids=["leader", "topic"])
-def test_a_leader_of_before_says_nothing_of_a_position(
-    core: FetchState, new: dict[str, int]
-) -> None:
+def test_answers_of_an_earlier_leader_are_ignored(core: FetchState, new: dict[str, int]) -> None:
     core.seek(TP, FetchPosition(10, 2))
     ask(core)
     core.known.answered(["t"], metadata_of(metadata(**new)))

@@ -54,7 +54,7 @@ def test_unanswered_changes_are_sent_again() -> None:
     assert sessions.ask(session, {A: 2}, {"t": ID}, True) == first
 
 
-def test_a_topic_that_was_made_anew_is_forgotten_by_its_old_id() -> None:
+def test_a_recreated_topic_is_forgotten_by_its_old_id() -> None:
     pending = sessions.ask(begun({A: 1, B: 2}), {A: 1}, {"t": OTHER}, True)
     assert pending.offsets == {A: 1}
     assert sorted(pending.forgotten) == [(A, ID), (B, ID)]

@@ -1,4 +1,4 @@
-"""What a client believes about a cluster whose brokers know different amounts of it.
+"""A client's view of a cluster whose brokers know different amounts of it.
 
 The belief (kafkalog/client/link/metadata.py) is the real one; cluster, brokers and network are
 modelled.  Brokers lag behind the controller; some send no topic ids, or no epochs either.  Answers

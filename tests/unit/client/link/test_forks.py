@@ -145,7 +145,7 @@ def test_a_childs_end_of_a_client_is_not_the_parents(
 def test_a_child_that_ends_in_order_ends_nothing_of_its_parents(
     served: TestBroker, unique: str, kind: str
 ) -> None:
-    """What clients and brokers do when a program ends; the rest belongs to the tests."""
+    """Runs the exit steps of clients and brokers; the other steps belong to the tests."""
 
     def ends() -> None:
         gc.collect()

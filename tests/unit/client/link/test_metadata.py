@@ -281,7 +281,7 @@ def test_a_coordinator_is_where_it_was_last_said_to_be() -> None:
 
 
 def test_knowledge_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of topics that come and go, groups, searches and nodes, the oldest is forgotten."""
+    """The oldest of the changing topics, groups, searches and nodes is forgotten."""
     for name in ("PAST_MAX", "COORDINATORS_MAX", "SOUGHT_MAX", "NODES_MAX"):
         monkeypatch.setattr(metadata, name, 3)
     known = Known()
@@ -306,7 +306,7 @@ def test_knowledge_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_partitions_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of past topics, however few these are, and of a topic whose answers have others each time."""
+    """Past topics, however few, and a topic whose answers have other partitions each time."""
     monkeypatch.setattr(metadata, "PAST_PARTITIONS_MAX", 100, raising=False)
     known = Known()
     for number in range(10):

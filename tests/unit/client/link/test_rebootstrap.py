@@ -58,7 +58,7 @@ def cluster_of(server: Peer, clock: ManualClock | None = None, **settings: objec
 
 @pytest.fixture
 def resolve(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """What the bootstrap server's name resolves to: a port of this machine, or nothing yet."""
+    """The address of the bootstrap server's name: a port of this machine, or nothing yet."""
     ports: dict[str, int] = {}
     really = socket.getaddrinfo
 

@@ -120,7 +120,7 @@ def test_few_bytes_are_read(tmp_path: Path, batch_bytes: int, most: int) -> None
 def test_a_damaged_header_is_reported_as_when_records_are_read(
     tmp_path: Path, sealed: bool
 ) -> None:
-    """Of its length, magic or offsets; in a sealed segment, of any of its bytes."""
+    """Damage of its length, magic or offsets; in a sealed segment, of any of its bytes."""
     places = [0, 8, 16]  # base offset, length, magic
     if sealed:
         places += [17, 60]  # the CRC, the count

@@ -204,7 +204,7 @@ def test_the_room_takes_as_many_blocks_as_decompress(count: int) -> None:
 
 @pytest.mark.parametrize("damaged", [0, 1])
 def test_checksums_of_joined_frames_are_checked(damaged: int) -> None:
-    """Of the last one too."""
+    """The last frame's checksum is checked, too."""
     frames = [bytearray(frame(b"some text", 2)) for _ in range(2)]
     assert Room(3 << 20).zstd_frames(b"".join(frames), 18) == b"some text" * 2
     frames[damaged][-1] ^= 1

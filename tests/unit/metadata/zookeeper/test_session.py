@@ -116,8 +116,8 @@ def asked(server: Server) -> Iterator[Session]:
 
 
 def test_commits_are_on_their_way_together() -> None:
-    """As many as allowed are sent before the first is answered; one by one each would take a round
-    trip."""
+    """The allowed number is sent before the first is answered; one by one each would take a
+    round trip."""
     server = Server(WRITES_AT_ONCE, 20)
     with asked(server) as session:
         count = WRITES_AT_ONCE + 20

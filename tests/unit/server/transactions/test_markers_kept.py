@@ -1,4 +1,4 @@
-"""What clients' markers keep in a broker has bounds."""
+"""The memory that clients' markers take in a broker is bounded."""
 
 from __future__ import annotations
 

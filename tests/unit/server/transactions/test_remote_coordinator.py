@@ -1,4 +1,4 @@
-"""What may come between a question to a coordinator on another node and its answer.
+"""Events between a question to a coordinator on another node and its answer.
 
 The broker leads the data and the group's offsets.  The coordinator is a peer, whose answers wait
 until the test lets them go.
@@ -46,7 +46,7 @@ class Coordinator(Peer):
     def __init__(self) -> None:
         super().__init__()
         self.error = 0
-        """Of its answers."""
+        """The error code of its answers."""
         self.let = threading.Event()
         """Its answers wait for that."""
         self.on(apis.ADD_PARTITIONS_TO_TXN, self._allow)
