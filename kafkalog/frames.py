@@ -16,7 +16,7 @@ from kafkalog.store import Store
 
 __all__ = ["Where", "check_where", "scan_of"]
 
-Where: TypeAlias = "Store | Log | str | os.PathLike[str]"
+Where: TypeAlias = Store | Log | str | os.PathLike[str]
 """A Store; a Log; the path of a data directory or of a folder of partitions, which another process
 may be writing to."""
 

@@ -112,8 +112,8 @@ class Context:
         self.stale: set[TopicPartition] = set(loaded.unread)
         """Their state in the store differs from here: nothing is decided until it is read again."""
         self.unreadable: set[TopicPartition] = set(loaded.unread)
-        """Of these, what must not be read again at once: the state is unreadable, or differed again
-        when it was read."""
+        """Those of them that must not be read again at once: the state is unreadable, or differed
+        again when it was read."""
         self.undecidable: dict[TopicPartition, str] = {}
         """Why nothing could be decided about a partition, as it was logged last."""
         self.moves_to_check: set[TopicPartition] = set()

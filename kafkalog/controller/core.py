@@ -107,7 +107,7 @@ class Controller:
 
     @property
     def active(self) -> Active | None:
-        """What it knows while it is active, for inspection; None: it is not."""
+        """Its state while it is active, for inspection; None: it is not."""
         return self._active
 
     @property

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkalog.log.handle import Handle
     from kafkalog.report import Report
     from kafkalog.server.broker import Broker
-    from kafkalog.store import Store as Store
+    from kafkalog.store import Store
 
 __all__ = ["Hooks", "Lent", "give", "hooks"]
 

@@ -61,7 +61,7 @@ from kafkalog.server.transactions.write_guards import Guards
 
 if TYPE_CHECKING:  # a node that is alone needs nothing of a cluster's
     from kafkalog.cluster.node.member import Member
-    from kafkalog.log.hooks import Store
+    from kafkalog.store import Store
     from kafkalog.zookeeper.driver import Driver
 
 __all__ = ["Broker", "node_of"]

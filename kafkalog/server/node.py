@@ -41,7 +41,7 @@ class Node(NamedTuple):
     partitions: "Partitions"
     reactor: "Reactor"
     admission: "Admission"
-    """What each principal may do."""
+    """The permissions of each principal."""
     coordinator: "Coordinator[GroupCoordinatorState]"
     acknowledger: "Acknowledger"
     advertised: tuple[Advertised, ...]
@@ -61,7 +61,7 @@ class Node(NamedTuple):
     controller_apis: "ControllerApis"
     """Carries out requests about the whole cluster."""
     peers: "InterBrokerClient | None"
-    """Of a cluster node: its requests to other brokers."""
+    """Requests to other brokers; None: a single node."""
 
     @property
     def clock(self) -> Clock:

@@ -31,7 +31,7 @@ UNREADABLE: Mapping[int, str] = {
     ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE: "its oldest records are in tiered storage",
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: "it has messages of format 0 or 1",
 }
-"""What kafkalog cannot copy, by the error that says so."""
+"""Kinds of records that kafkalog cannot copy, by error."""
 
 
 class ReplicaFetchers:

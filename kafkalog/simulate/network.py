@@ -18,7 +18,7 @@ Call = Callable[[], None]
 
 
 class Place:
-    """What is on the network: a node, ZooKeeper, a client."""
+    """A participant of the network: a node, ZooKeeper, a client."""
 
     def __init__(self, number: int, network: Network, up: bool = True) -> None:
         self.number, self.up, self.paused_until_ms = number, up, 0.0

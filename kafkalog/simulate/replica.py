@@ -113,7 +113,7 @@ def open_copy(folder: Path, tp: TopicPartition, config: TopicConfig) -> Log:
 
 
 class _Judged(FollowerLog):
-    """What a follower shows its readers is checked, too."""
+    """The records that a follower shows its readers are checked, too."""
 
     def __init__(self, replica: Replica) -> None:
         super().__init__(replica.log)

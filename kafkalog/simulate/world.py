@@ -23,7 +23,7 @@ class Violated(AssertionError):
 
 
 class Life(Protocol):
-    """What lives and dies, and may be paused: a node, a client, a coordinator."""
+    """An actor that lives and dies, and may be paused: a node, a client, a coordinator."""
 
     life: int
     """Another number after each start and each end."""
@@ -49,7 +49,7 @@ class World:
 
     @property
     def trace(self) -> list[str]:
-        """What happened, and when."""
+        """The trace: events with their times."""
         return [f"{at_ms / 1000:9.3f} s  {line}" for at_ms, line in self._notes]
 
     @property

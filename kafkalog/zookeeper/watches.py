@@ -43,7 +43,7 @@ class ZooKeeperStore(ZooKeeperRecords):
         return [self._named(step) for step in (*_ALL, own_settings_left)]
 
     def works(self, event: object) -> Iterable[Work]:
-        """What follows from a watch that fired, or from watches that were lost."""
+        """The work after a watch fired, or after watches were lost."""
         if isinstance(event, WatchesLost):
             return [self._named(step) for step in _ALL]
         assert isinstance(event, Seen)

@@ -1,4 +1,4 @@
-"""What simulations share: drawn faults, runs that report their seed, planted mistakes.
+"""The common parts of simulations: drawn faults, runs that report their seed, planted mistakes.
 
 A simulation adds to a world (kafkalog.simulate.world) its actors, its faults, what must hold, and a
 function that plays a run.

@@ -1,4 +1,4 @@
-"""What public calls return has a type: a checker knows it, and nothing heavy is imported for it."""
+"""Results of public calls have types: a checker knows it, and nothing heavy is imported for it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_no_call_returns_just_anything() -> None:
     [(Broker.store.fget, Store), (Store.__getitem__, Topic), (Topic.__getitem__, Log)],
     ids=["broker", "store", "topic"],
 )  # fmt: skip
-def test_a_store_and_what_is_in_it_have_their_types(call: Any, kind: type) -> None:
+def test_a_store_and_its_parts_have_their_types(call: Any, kind: type) -> None:
     assert get_type_hints(call, localns={"Store": Store})["return"] is kind
 
 

@@ -56,7 +56,7 @@ class Item(NamedTuple):
     producer: int
     """Producer id of a record in a transaction, or of a marker; -1: neither."""
     ends: int
-    """What a marker says: abort, commit; -1: it is none."""
+    """The type of a marker: abort, commit; -1: the batch is no marker."""
     shown: dict[str, Any]
 
 

@@ -156,7 +156,7 @@ class Consumer(Positions):
         self._cluster.transport.attach(self)
 
     def _begin_state(self, made: ConsumerConfig, interceptors: tuple[object, ...]) -> None:
-        """What it reads and commits."""
+        """The partitions that it reads, and what it commits."""
         membership = self._membership
         self._state = ConsumerState(
             None if membership is None else membership.member,
@@ -378,7 +378,7 @@ class Consumer(Positions):
         return records
 
     def _next(self, timeout_ms: float | None, take: Callable[[], Any]) -> Any:
-        """What `take` returns, once it is not empty; None after the timeout."""
+        """The result of `take`, once it is not empty; None after the timeout."""
         state, positions = self._state, self._fetcher.positions
         if not (state.manual or state.subscription):
             raise errors.ArgumentError("nothing to read: subscribe to topics or assign partitions")

@@ -172,7 +172,7 @@ class ConsumerCoordinator:
 
 
 def _raised(call: Callable[[], None]) -> BaseException | None:
-    """What a call raises; None: nothing."""
+    """The error that a call raises; None: nothing."""
     try:
         call()
     except BaseException as problem:

@@ -90,7 +90,7 @@ Process = Generator[Effect, Any, T]
 
 
 class ConsumerState:
-    """What one consumer wants to read, and the partitions that it reads.  For the owner's thread
+    """The wishes of one consumer, and the partitions that it reads.  For the owner's thread
     only."""
 
     def __init__(
@@ -107,7 +107,7 @@ class ConsumerState:
         self.stored: dict[TopicPartition, CommittedOffset] | None = None
         """Offsets to commit instead of positions, if those are stored by hand."""
         self.topic_ids: dict[str, UUID] = {}
-        """Of the topics that are read, from the last metadata."""
+        """The partitions of the topics that are read, from the last metadata."""
         self.assigned: dict[TopicPartition, int | None] = {}
         """The partitions that are read, with the last committed offset."""
         self.committing = commits and member is not None

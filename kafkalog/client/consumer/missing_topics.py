@@ -14,7 +14,7 @@ RETRY_S = 1.0
 
 
 class MissingTopics:
-    """Of one consumer.  For the owner's thread only."""
+    """The missing topics of one consumer.  For the owner's thread only."""
 
     def __init__(self, every_s: float) -> None:
         """`every_s`: metadata.max.age.ms."""

@@ -50,7 +50,7 @@ class OffsetCommits:
         return self._cluster.clock.monotonic_s()
 
     def positions(self) -> dict[TopicPartition, CommittedOffset]:
-        """What a commit without offsets commits."""
+        """The offsets that a commit without offsets commits."""
         return self._state.positions(self._reached)
 
     def commit(self, offsets: Offsets) -> None:

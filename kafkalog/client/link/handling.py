@@ -1,4 +1,4 @@
-"""What a client does with each error code of each request: one table, also in
+"""A client's handling of each error code of each request: one table, also in
 docs/client-failures.md.
 
 A code is raised, or the request is sent again after a pause that grows from retry.backoff.ms to

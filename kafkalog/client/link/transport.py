@@ -122,7 +122,7 @@ Where: TypeAlias = str | Sequence[str | Address] | Transport | Reachable
 
 
 _SECURED = {"SSL": "TLS", "SASL_SSL": "TLS", "SASL_PLAINTEXT": "SASL"}
-"""What a client lacks for a listener, by the listener's security protocol."""
+"""The feature that a client lacks for a listener, by the listener's security protocol."""
 
 
 def parse_servers(text: str) -> list[Address]:

@@ -30,7 +30,7 @@ Fields = dict[str, Any]
 
 
 class MemberState(NamedTuple):
-    """What a broker knows."""
+    """The knowledge of a broker."""
 
     node: int
     epoch: int
@@ -75,7 +75,7 @@ def _obeying(state: MemberState, request: Any) -> MemberState:
 
 
 def leader_and_isr(state: MemberState, request: Any) -> tuple[MemberState, list[Effect], Fields]:
-    """What this node must lead and follow, and the response."""
+    """The partitions that this node must lead and follow, and the response."""
     if code := refusal(state, request):
         return state, [], {"error_code": code, "topics": []}
     held = dict(state.held)
@@ -136,7 +136,7 @@ def _verdict(state: MemberState, tp: TopicPartition, now: Held) -> ErrorCode:
 
 
 def stop_replica(state: MemberState, request: Any) -> tuple[MemberState, list[Effect], Fields]:
-    """What this node no longer leads or follows, and the response."""
+    """The partitions that this node no longer leads or follows, and the response."""
     if code := refusal(state, request):
         return state, [], {"error_code": code, "partition_errors": []}
     held = dict(state.held)

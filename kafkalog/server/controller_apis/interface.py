@@ -1,4 +1,4 @@
-"""What handlers ask of the controller, whether the node is its own or a member of a cluster."""
+"""Requests of handlers to the controller, of a single node or of a cluster."""
 
 from __future__ import annotations
 

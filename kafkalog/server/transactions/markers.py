@@ -60,7 +60,7 @@ class Markers:
         self._openers = ThreadPoolExecutor(OPENERS, f"{name} markers")
         self._lock = threading.Lock()  # guards what follows
         self._queued = 0
-        """What the thread has still to do."""
+        """The markers that are left for the thread."""
         self._client_markers = 0
         """Markers of clients' requests that have no outcome."""
         self._behind: dict[TopicPartition, deque[Write]] = {}

@@ -266,7 +266,7 @@ class Simulated(Driven):
         return [*self._left(topic), *(self._ghosts(topic) if gone else self._unled(topic))]
 
     def _left(self, topic: str) -> list[str]:
-        """What is still to be done, for the controller or in the tree."""
+        """Work that is left, for the controller or in the tree."""
         active = self.controller.active
         assert active is not None
         context = active.context

@@ -53,7 +53,7 @@ REJOIN = {
 
 @dataclass
 class Faults(simulated_world.Faults):
-    """What goes wrong with a group."""
+    """Faults of a group."""
 
     lost: float = drawn(0, 0.01, 0.1)
     slow: float = drawn(0, 0.02, 0.1)

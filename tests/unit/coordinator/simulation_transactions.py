@@ -59,7 +59,7 @@ APPEND_ERRORS = [
 
 @dataclass
 class Faults(simulated_world.Faults):
-    """What goes wrong with transactions."""
+    """Faults of transactions."""
 
     lost: float = drawn(0, 0.01, 0.1)
     twice: float = drawn(0, 0.05, 0.3)

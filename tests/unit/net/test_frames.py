@@ -65,7 +65,7 @@ def test_requests_that_are_sent_at_once_are_answered_in_order(client):
 
 
 def seen(frame: bytes, **settings: object) -> network.RawRequest:
-    """What Python receives for one frame."""
+    """The request that Python receives for one frame."""
     with Server(workers=0, **settings) as server, server.client() as client:
         client.send(framed(frame))
         return server.take()

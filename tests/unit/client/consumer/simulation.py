@@ -334,7 +334,7 @@ class Consumer(SimulatedMember):
 
 @dataclass
 class Faults(simulated_world.Faults):
-    """What goes wrong with consumers, their coordinator and their topics."""
+    """Faults of consumers, their coordinator and their topics."""
 
     delay_ms: int = drawn(2, 20, 200, calm=5)
     lost: float = drawn(0, 0.01, 0.1)

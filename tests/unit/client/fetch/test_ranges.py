@@ -52,7 +52,7 @@ def offsets(blocks: Any) -> list[int]:
 
 
 def test_a_range_costs_the_answers_that_it_needs(store: Store, pending: Any) -> None:
-    """What follows the range is not fetched."""
+    """Records after the range are not fetched."""
     with Cluster(store) as cluster:
         options = FetchOptions(partition_bytes=10_000)
         blocks = list(scan_range(cluster, TP, 105, 307, ("value", "offset"), options))
