@@ -15,7 +15,7 @@ from kafkalog.types import TopicPartition
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["ANY", "Ask", "Place", "Results", "broker_ms", "each", "only", "values_of"]
+__all__ = ["ANY", "Ask", "NodeOf", "Results", "broker_ms", "each", "only", "values_of"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -23,7 +23,7 @@ V = TypeVar("V")
 ANY = -1
 """Instead of a node: any that answers."""
 
-Place: TypeAlias = Callable[[K], int]
+NodeOf: TypeAlias = Callable[[K], int]
 """The node to ask about a thing now; -1: any."""
 Ask: TypeAlias = (
     "Callable[[Connection, list[K], int], Iterable[tuple[K, V | errors.KafkalogError]]]"
@@ -75,7 +75,7 @@ class Results(Mapping[K, V], Generic[K, V]):
 def each(
     cluster: Cluster,
     things: Iterable[K],
-    place: Place[K],
+    place: NodeOf[K],
     ask: Ask[K, V],
     timeout_ms: int | None = None,
     answers: Collection[int] = (),
@@ -93,7 +93,7 @@ def each(
 
 
 def _each(
-    cluster: Cluster, left: list[K], place: Place[K], ask: Ask[K, V], timeout_ms: int | None,
+    cluster: Cluster, left: list[K], place: NodeOf[K], ask: Ask[K, V], timeout_ms: int | None,
     answers: Collection[int],
 ) -> Results[K, V]:  # fmt: skip
     order = {thing: i for i, thing in enumerate(left)}
@@ -137,7 +137,7 @@ def _each(
 
 
 def _round(
-    cluster: Cluster, things: list[K], place: Place[K], ask: Ask[K, V], backoff: Backoff
+    cluster: Cluster, things: list[K], place: NodeOf[K], ask: Ask[K, V], backoff: Backoff
 ) -> dict[K, V | errors.KafkalogError]:
     """The answer for each thing now."""
     found: dict[K, V | errors.KafkalogError] = {}
