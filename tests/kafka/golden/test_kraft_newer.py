@@ -17,7 +17,7 @@ from kafkalog.kraft.snapshots import read_snapshot
 from kafkalog.metadata.image import INTERNAL_TOPICS
 from tests.support import kafka_data, trees
 from tests.support.answers import read_all
-from tests.unit.metadata.story import create
+from tests.unit.kraft.story import create
 
 CASE = "kraft-4.4"
 LEVELS = {

@@ -21,8 +21,8 @@ from kafkalog.zookeeper.loading import load
 from kafkalog.zookeeper.reading import read_tree
 from kafkalog.zookeeper.session import Create, Delete, Life, Set, open_session
 from tests.support.waiting import wait_for
-from tests.unit.cluster.driven import Driven
 from tests.unit.cluster.test_member import knows, make, registered
+from tests.unit.controller.driven import Driven
 
 THEIRS, OURS = own_settings.paths_of("t")
 SYNC, OS = {"kafkalog.durability": "fsync"}, {"kafkalog.durability": "os"}

@@ -28,7 +28,7 @@ from kafkalog.wire.tables.controller import LEADER_AND_ISR, STOP_REPLICA, UPDATE
 from kafkalog.zookeeper import tree
 from kafkalog.zookeeper.loading import Znode
 from tests.support.effort import SEED, rounds
-from tests.unit.cluster.building import Cluster, Shown
+from tests.unit.controller.building import Cluster, Shown
 
 pytestmark = pytest.mark.slow
 

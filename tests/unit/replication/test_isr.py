@@ -25,7 +25,7 @@ from kafkalog.wire.tables.internal import ALTER_PARTITION
 from tests.support import simulated
 from tests.support.effort import SEED, rounds
 from tests.support.simulated import simulation
-from tests.unit.cluster.building import Cluster, Shown
+from tests.unit.controller.building import Cluster, Shown
 
 EPOCHS = {1: 101, 2: 102, 3: 103}
 LED = Isr(1, 5, 7, (1, 2, 3), (1, 2))

@@ -16,7 +16,7 @@ from kafkalog.wire.tables.internal import ALTER_PARTITION
 from kafkalog.zookeeper import tree
 from kafkalog.zookeeper.events import Commit
 from kafkalog.zookeeper.session import Create, Delete, Set
-from tests.unit.cluster.driven import T_ID, Driven, broker_epoch, kinds, stops, topic
+from tests.unit.controller.driven import T_ID, Driven, broker_epoch, kinds, stops, topic
 
 
 def test_another_writers_state_is_read_again(of: Driven) -> None:

@@ -32,7 +32,7 @@ from kafkalog.zookeeper import entities, tree
 from kafkalog.zookeeper.events import WatchesLost
 from kafkalog.zookeeper.session import Create, Set
 from kafkalog.zookeeper.store import partition_state
-from tests.unit.cluster.driven import T_ID, Driven, broker_epoch, kinds, stops, topic
+from tests.unit.controller.driven import T_ID, Driven, broker_epoch, kinds, stops, topic
 
 
 def test_a_topic_comes_and_grows() -> None:

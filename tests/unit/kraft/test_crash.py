@@ -13,9 +13,9 @@ import pytest
 from kafkalog.errors import KafkalogError
 from tests.damage.crash.zygote import Zygote
 from tests.support.effort import EXPLORING, LONG
-from tests.unit.metadata import story
+from tests.unit.kraft import story
 
-WORK = "tests.unit.metadata.story:life"
+WORK = "tests.unit.kraft.story:life"
 
 
 @pytest.fixture(scope="module")

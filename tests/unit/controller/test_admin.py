@@ -13,7 +13,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.controller import STOP_REPLICA
 from kafkalog.zookeeper import entities, tree
-from tests.unit.cluster.driven import Driven
+from tests.unit.controller.driven import Driven
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from kafkalog.kraft.snapshots import list_snapshots
 from kafkalog.log.log import Log
 from kafkalog.metadata.image import Change, empty_image
 from kafkalog.types import TopicPartition
-from tests.unit.metadata.story import configure, create, delete, grow, summary
+from tests.unit.kraft.story import configure, create, delete, grow, summary
 
 METADATA = "__cluster_metadata-0"
 

@@ -12,7 +12,7 @@ from kafkalog.controller.partitions import leaderless
 from kafkalog.metadata.image import NO_LEADER
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.zookeeper.session import Set
-from tests.unit.cluster.building import Cluster, Shown
+from tests.unit.controller.building import Cluster, Shown
 
 KEY = ("t", 0)
 LEAD, KNOW, STOP = "LeaderAndIsr", "UpdateMetadata", "StopReplica"

@@ -12,7 +12,7 @@ from kafkalog.zookeeper import tree
 from kafkalog.zookeeper.loading import Loaded, Znode, load
 from kafkalog.zookeeper.reading import read_tree
 from kafkalog.zookeeper.session import Create, open_session
-from tests.unit.metadata.zookeeper.test_tree import ZNODES
+from tests.unit.zookeeper.test_tree import ZNODES
 
 NODE = 3
 PARTITIONS = 200

@@ -17,7 +17,7 @@ from kafkalog.wire.tables.controller import STOP_REPLICA, UPDATE_METADATA
 from kafkalog.zookeeper.sender import WAITING_MAX, Sender
 from tests.support.scripted import CLOSE, Peer
 from tests.support.waiting import LIMIT_S
-from tests.unit.cluster.reigning import Held
+from tests.unit.zookeeper.reigning import Held
 
 API = apis.ALLOCATE_PRODUCER_IDS
 BROKER = 7

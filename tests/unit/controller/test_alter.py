@@ -7,7 +7,7 @@ import pytest
 from kafkalog.controller import brokers
 from kafkalog.controller.isr import Wanted
 from kafkalog.wire.error_codes import ErrorCode
-from tests.unit.cluster.building import NOTHING, Cluster, Shown
+from tests.unit.controller.building import NOTHING, Cluster, Shown
 
 KEY = ("t", 0)
 NOW = Shown(1, 5, (1, 2), 7)

@@ -7,7 +7,7 @@ from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.zookeeper import tree
 from kafkalog.zookeeper.loading import Znode
 from kafkalog.zookeeper.session import Delete
-from tests.unit.cluster.building import Cluster
+from tests.unit.controller.building import Cluster
 
 KNOW, STOP = "UpdateMetadata", "StopReplica"
 P0, P1 = ("t", 0), ("t", 1)

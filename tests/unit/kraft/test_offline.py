@@ -11,7 +11,7 @@ from kafkalog.kraft.batches import data_batches
 from kafkalog.kraft.kraftlog import MetadataLog
 from kafkalog.kraft.offline import create_topic
 from kafkalog.log.log import Log
-from tests.unit.metadata.story import create
+from tests.unit.kraft.story import create
 
 
 def test_a_directory_with_metadata_learns_of_the_topic(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from kafkalog.zookeeper import sender, tree
 from kafkalog.zookeeper.driver import ASKED_BYTES_MAX, Driver
 from kafkalog.zookeeper.session import USUAL, Create, Delete, Set, open_session
 from tests.support.waiting import LIMIT_S, wait_for
-from tests.unit.cluster import reigning
+from tests.unit.zookeeper import reigning
 
 NODE = 1
 

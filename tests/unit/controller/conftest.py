@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.cluster.driven import Driven, topic
+from tests.unit.controller.driven import Driven, topic
 
 
 @pytest.fixture

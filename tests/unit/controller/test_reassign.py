@@ -14,7 +14,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.zookeeper import tree
 from kafkalog.zookeeper.loading import Znode
-from tests.unit.cluster.building import Cluster, Shown
+from tests.unit.controller.building import Cluster, Shown
 
 pytestmark = pytest.mark.slow
 

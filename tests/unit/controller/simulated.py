@@ -25,7 +25,7 @@ from kafkalog.zookeeper import tree
 from kafkalog.zookeeper.events import Commit
 from kafkalog.zookeeper.loading import load
 from kafkalog.zookeeper.watches import controller
-from tests.unit.cluster.driven import Driven, broker_epoch
+from tests.unit.controller.driven import Driven, broker_epoch
 
 ROUNDS_MAX = 40
 """Rounds of requests and proposals after which a cluster must be quiet."""

@@ -20,8 +20,8 @@ from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.controller import CONTROLLED_SHUTDOWN
 from kafkalog.zookeeper import tree
 from kafkalog.zookeeper.session import Create, Set
-from tests.unit.cluster.driven import broker_epoch, topic
-from tests.unit.cluster.simulated import Simulated
+from tests.unit.controller.driven import broker_epoch, topic
+from tests.unit.controller.simulated import Simulated
 
 pytestmark = pytest.mark.slow
 

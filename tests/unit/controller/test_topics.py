@@ -6,7 +6,7 @@ from kafkalog.controller import brokers, topics
 from kafkalog.metadata.image import NO_LEADER
 from kafkalog.zookeeper import tree
 from kafkalog.zookeeper.loading import Znode
-from tests.unit.cluster.building import Cluster, Shown
+from tests.unit.controller.building import Cluster, Shown
 
 LEAD, KNOW = "LeaderAndIsr", "UpdateMetadata"
 P0, P1 = ("t", 0), ("t", 1)

@@ -26,8 +26,8 @@ from kafkalog.zookeeper.registering import patiently, register
 from kafkalog.zookeeper.session import Committed, Create, Seen, Set, open_session
 from tests.support.scripted import Peer
 from tests.support.waiting import LIMIT_S, wait_for
-from tests.unit.cluster import reigning
-from tests.unit.cluster.reigning import Scene, ask, ask_for_ids, led, session_of
+from tests.unit.zookeeper import reigning
+from tests.unit.zookeeper.reigning import Scene, ask, ask_for_ids, led, session_of
 
 DONE = pytest.mark.parametrize("done", [True, False], ids=["done", "not done"])
 T = tree.partition_path("t", 0)

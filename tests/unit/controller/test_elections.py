@@ -8,7 +8,7 @@ from kafkalog.controller import brokers, topics
 from kafkalog.controller.requested_elections import elect_leaders, unbalanced
 from kafkalog.metadata.image import NO_LEADER
 from kafkalog.wire.error_codes import ErrorCode
-from tests.unit.cluster.building import Cluster, Shown
+from tests.unit.controller.building import Cluster, Shown
 
 KEY = ("t", 0)
 

@@ -24,7 +24,7 @@ from kafkalog.zookeeper.documents import DENIED
 from kafkalog.zookeeper.events import Commit, Read, Seen, WatchesLost
 from kafkalog.zookeeper.session import Committed, Create, Delete, Set
 from kafkalog.zookeeper.watches import WATCHES
-from tests.unit.cluster.driven import Driven, broker_epoch, topic
+from tests.unit.controller.driven import Driven, broker_epoch, topic
 
 pytestmark = pytest.mark.slow
 
