@@ -192,10 +192,12 @@ class Boundaries:
         identity = self._opened()
         self._waiting.check_held()
         by = GroupMetadata(group) if isinstance(group, str) else group
-        rows = {
-            TopicPartition(*tp): CommittedOffset(*((what,) if isinstance(what, int) else what))
-            for tp, what in offsets.items()
-        }
+        rows: dict[TopicPartition, CommittedOffset] = {}
+        for tp, what in offsets.items():
+            given = (what,) if isinstance(what, int) else what
+            one = CommittedOffset(*given)
+            # Without metadata it is null, not empty.
+            rows[TopicPartition(*tp)] = one if len(given) > 2 else one._replace(metadata=None)
         if rows:
             try:
                 self._ask(lambda cluster: identity.send_offsets(cluster, rows, by), self._until_s())
