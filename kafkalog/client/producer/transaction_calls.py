@@ -11,10 +11,11 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Protocol
 
 from kafkalog import errors
 from kafkalog.client.buffer.accumulator import PartitionQueue
-from kafkalog.client.calls.groups import CommittedOffset, GroupMetadata, offset_row
+from kafkalog.client.calls.groups import CommittedOffset, offset_row
 from kafkalog.client.link.chunks import portions, topic_rows
 from kafkalog.client.link.cluster import GROUP, TRANSACTION, Cluster
 from kafkalog.client.link.connection import Connection
@@ -27,7 +28,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["Transactional"]
+__all__ = ["Membership", "Transactional"]
 
 _logger = logging.getLogger(__name__)
 FEATURE = "transaction.version"
@@ -42,6 +43,26 @@ _FATAL = (
     ErrorCode.UNSUPPORTED_VERSION,
 )
 """After these a transactional producer can no longer be used."""
+
+
+class Membership(Protocol):
+    """The member that commits for a group, as a consumer's group_metadata() returns it."""
+
+    @property
+    def group(self) -> str:
+        """The group's id."""
+
+    @property
+    def generation(self) -> int:
+        """-1: not a member."""
+
+    @property
+    def member_id(self) -> str:
+        """Empty: not a member."""
+
+    @property
+    def instance_id(self) -> str | None:
+        """Of a static member."""
 
 
 class Transactional(Identity):
@@ -280,7 +301,7 @@ class Transactional(Identity):
     # ---- offsets -------------------------------------------------------------------------
 
     def send_offsets(
-        self, cluster: Cluster, offsets: Mapping[TopicPartition, CommittedOffset], by: GroupMetadata
+        self, cluster: Cluster, offsets: Mapping[TopicPartition, CommittedOffset], by: Membership
     ) -> None:
         """Commit offsets of a group with the transaction.
 
@@ -311,7 +332,7 @@ class Transactional(Identity):
         self,
         cluster: Cluster,
         offsets: Sequence[tuple[TopicPartition, CommittedOffset]],
-        by: GroupMetadata,
+        by: Membership,
     ) -> None:
         """Commit the offsets of one request."""
         rows = ((tp.topic, offset_row(tp, what)) for tp, what in offsets)

@@ -13,7 +13,7 @@ from kafkalog.client.calls.groups import CommittedOffset, GroupMetadata
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.producer.identity import Identity
 from kafkalog.client.producer.sender import Sender
-from kafkalog.client.producer.transaction_calls import Transactional
+from kafkalog.client.producer.transaction_calls import Membership, Transactional
 from kafkalog.types import TopicPartition
 
 __all__ = ["Boundaries"]
@@ -186,7 +186,7 @@ class Boundaries:
     def send_offsets(
         self,
         offsets: Mapping[TopicPartition, int | tuple[int, int, str | None]],
-        group: str | GroupMetadata,
+        group: str | Membership,
     ) -> None:
         """As Producer.send_offsets."""
         identity = self._opened()

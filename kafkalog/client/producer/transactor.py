@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkalog.client.calls.groups import GroupMetadata
 from kafkalog.client.link.not_copied import Handle
 from kafkalog.client.producer.identity import Identity
+from kafkalog.client.producer.transaction_calls import Membership
 from kafkalog.client.producer.transaction_gate import Boundaries
 from kafkalog.types import TopicPartition
 
@@ -100,7 +100,7 @@ class Transactor(Handle):
     def send_offsets(
         self,
         offsets: Mapping[TopicPartition, int | tuple[int, int, str | None]],
-        group: str | GroupMetadata,
+        group: str | Membership,
     ) -> None:
         """Commit a group's offsets with the transaction.
 
