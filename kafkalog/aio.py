@@ -448,9 +448,10 @@ class Consumer(Turns):
                 raise errors.Closed("the consumer was closed")
             left_ms = SLICE_MS if until is None else max(0.0, (until - loop.time()) * 1000)
             if (
-                self._filling is None or self._filling.done()
+                self._filling is None
+                or self._filling.done()
                 or self._filling.get_loop() is not loop  # that loop has ended
-            ):  # fmt: skip
+            ):
                 wait_s = min(left_ms, SLICE_MS) / 1000
                 self._turn = False
                 self._filling = asyncio.wrap_future(

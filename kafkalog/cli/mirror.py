@@ -36,31 +36,36 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="a regular expression for whole topic names; new topics are found, too",
     )  # fmt: skip
     parser.add_argument(
-        "--exclude", metavar="PATTERN",
+        "--exclude",
+        metavar="PATTERN",
         help="a regular expression for whole topic names that are not copied (default: none)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--target-alias", metavar="ALIAS",
+        "--target-alias",
+        metavar="ALIAS",
         help="MirrorMaker's alias of the target: topics that came from there by their names, "
         "ALIAS.TOPIC or OTHER.ALIAS.TOPIC, are not copied",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--groups", metavar="PATTERN",
+        "--groups",
+        metavar="PATTERN",
         help="a regular expression for groups whose offsets are translated (default: none)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--once", action="store_true",
+        "--once",
+        action="store_true",
         help="exit when everything readable now is copied (default: go on until stopped)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--rename", default="{}", metavar="NAME",
         help="the name of a topic's copy; {} stands for the topic's name (default {})",
     )  # fmt: skip
     parser.add_argument(
-        "--accept-loss", metavar="PATTERN",
+        "--accept-loss",
+        metavar="PATTERN",
         help="a regular expression for topics that are copied on although the source or the "
         "target lost records that were copied, or the topic was recreated (default: none)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--name",
         help="the mirror's name, under which the target stores its progress; a second mirror "

@@ -163,9 +163,10 @@ def add_sending(parser: argparse.ArgumentParser) -> None:
         help="the size of a batch before compression (default 65536)",
     )  # fmt: skip
     parser.add_argument(
-        "--no-idempotence", action="store_true",
+        "--no-idempotence",
+        action="store_true",
         help="send without a producer id: a retry may then duplicate records",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--in-flight", type=count_argument, default=5, metavar="N",
         help="requests in flight at once (default 5)",

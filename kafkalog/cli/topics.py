@@ -358,6 +358,4 @@ def _known(backend: ClusterBackend, name: str, if_exists: bool) -> Iterator[None
         say(f"there is no topic {name}")
 
 
-CHANGES = {
-    "create": _create, "alter": _alter, "delete": _delete, "delete-records": _delete_records
-}  # fmt: skip
+CHANGES = {"create": _create, "alter": _alter, "delete": _delete, "delete-records": _delete_records}

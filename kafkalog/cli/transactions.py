@@ -75,9 +75,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="list: only ids whose transaction began longer ago than this, or that had none",
     )  # fmt: skip
     parser.add_argument(
-        "--transactional-id-pattern", metavar="PATTERN",
+        "--transactional-id-pattern",
+        metavar="PATTERN",
         help="list: only ids that match this regular expression as a whole",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--broker-id", type=int, metavar="N",
         help="find-hanging: in the partitions of this broker; describe-producers: ask this "
@@ -213,8 +214,9 @@ def _find_hanging(admin: "Admin", options: argparse.Namespace) -> None:
         }
         for one in found
     ]
-    show_rows(rows, list(rows[0]) if rows else (), as_json=options.json,
-              none="no hanging transaction")  # fmt: skip
+    show_rows(
+        rows, list(rows[0]) if rows else (), as_json=options.json, none="no hanging transaction"
+    )
 
 
 def _searched(admin: "Admin", options: argparse.Namespace) -> "list[TopicPartition]":

@@ -225,9 +225,10 @@ class CoordinatorState(Generic[S]):
             return
         shard.closed = True
         left = [
-            append.number for append in (*self._late.values(), *self._waiting.values())
+            append.number
+            for append in (*self._late.values(), *self._waiting.values())
             if append.partition == partition
-        ]  # fmt: skip
+        ]
         told = (partial(self.settled, n, ErrorCode.NOT_COORDINATOR, step) for n in left)
         unwritten = partial(self._refuse_unwritten, partition, step)
         all_of([*told, partial(self._resigned, shard, step), unwritten])

@@ -155,8 +155,9 @@ class Copying(Topics):
         ends = self.fetcher.ends
         self.counts.lag = sum(
             max(ends[tp].last_stable_offset - self._progress[tp].position, 0)
-            for tp in self.fetcher.positions if tp in ends
-        )  # fmt: skip
+            for tp in self.fetcher.positions
+            if tp in ends
+        )
 
     def _is_ours(self, one: Fetched) -> bool:
         """True if an answer is about the topic that is copied; if not, refresh finds out more."""

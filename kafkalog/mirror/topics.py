@@ -90,8 +90,9 @@ class Topics(Life):
                     led.append(tp)
                     continue
                 self._leaderless.append(tp)
-                self._say_once(f"{tp.topic}-{number} of the source has no leader: it is copied "
-                               "once it has one")  # fmt: skip
+                self._say_once(
+                    f"{tp.topic}-{number} of the source has no leader: it is copied once it has one"
+                )
         return led
 
     def _drop_returned(self, infos: dict[str, TopicInfo], known: Mapping[str, Origin]) -> None:
@@ -310,7 +311,7 @@ class Topics(Life):
             begin, end = begins[tp].offset, ends[place].offset
             loss = losses.source_loss(
                 one, begin, stable[tp].offset, epoch_ends.get(tp), tp.topic in self._compacted
-            ) or losses.copy_loss(one, end)  # fmt: skip
+            ) or losses.copy_loss(one, end)
             if loss:
                 moved[tp] = self._lost(tp, loss, losses.rewound(one, loss, begin, end))
             elif text := losses.removed(one, begin):

@@ -74,5 +74,6 @@ def _batch(records: Sequence[JournalRecord], now_ms: int, producer: Producer | N
         return rows_batch(records, now_ms)
     if producer.commit is None:
         return rows_batch(records, now_ms, producer.producer_id, producer.epoch, _TRANSACTIONAL)
-    return marker_batch(producer.producer_id, producer.epoch, producer.commit,
-                        producer.coordinator_epoch, now_ms)  # fmt: skip
+    return marker_batch(
+        producer.producer_id, producer.epoch, producer.commit, producer.coordinator_epoch, now_ms
+    )

@@ -114,8 +114,9 @@ class Faults:
 
     # ---- setting -----------------------------------------------------------------------------
 
-    def fail(self, api: str | int, error: str | int, times: int | None = 1,
-             client_id: str | None = None) -> Fault:  # fmt: skip
+    def fail(
+        self, api: str | int, error: str | int, times: int | None = 1, client_id: str | None = None
+    ) -> Fault:
         """Answer the next `times` requests of an API with `error`: for each partition if the
         response has partitions, else wherever it has an error code; without one, close the
         connection.
@@ -130,8 +131,9 @@ class Faults:
             raise ArgumentError("error: found NONE, wanted an error")
         return self._set(Fault(_api(api), Does.FAIL, _times(times), code, 0, client_id))
 
-    def delay(self, api: str | int, ms: int, times: int | None = 1,
-              client_id: str | None = None) -> Fault:  # fmt: skip
+    def delay(
+        self, api: str | int, ms: int, times: int | None = 1, client_id: str | None = None
+    ) -> Fault:
         """Carry out the next `times` requests `ms` later, by the broker's clock.
 
         Raises: ArgumentError.
@@ -141,8 +143,9 @@ class Faults:
         none = ErrorCode.NONE
         return self._set(Fault(_api(api), Does.DELAY, _times(times), none, ms, client_id))
 
-    def disconnect(self, api: str | int, times: int | None = 1,
-                   client_id: str | None = None) -> Fault:  # fmt: skip
+    def disconnect(
+        self, api: str | int, times: int | None = 1, client_id: str | None = None
+    ) -> Fault:
         """Close the connections of the next `times` requests instead of carrying them out.
 
         Raises: ArgumentError.
@@ -157,8 +160,9 @@ class Faults:
         """
         return self._set(Fault(None, Does.DISCONNECT, None, ErrorCode.NONE, 0, client_id))
 
-    def drop_response(self, api: str | int, times: int | None = 1,
-                      client_id: str | None = None) -> Fault:  # fmt: skip
+    def drop_response(
+        self, api: str | int, times: int | None = 1, client_id: str | None = None
+    ) -> Fault:
         """Carry out the next `times` requests, then close their connections without an answer.
 
         Raises: ArgumentError.

@@ -385,8 +385,9 @@ def _tell_recovery(log: "Log") -> None:
             log.topic, log.partition, found.truncated_bytes, log.end_offset,
         )  # fmt: skip
     elif found.segments_recovered:
-        _logger.info("%s-%d: recovered whole, to offset %d", log.topic, log.partition,
-                     log.end_offset)  # fmt: skip
+        _logger.info(
+            "%s-%d: recovered whole, to offset %d", log.topic, log.partition, log.end_offset
+        )
 
 
 def _tell_partitions(old: "MetadataImage", changed: Iterable["Topic"]) -> None:
@@ -407,5 +408,6 @@ def _tell_settings(change: "Change") -> None:
         for setting in () if gone else sorted({*before, *now}):
             if before.get(setting) != now.get(setting):
                 value = now.get(setting, "its default")
-                _logger.info("%s: %s is %s", what, setting,
-                             "hidden" if is_sensitive(setting) else value)  # fmt: skip
+                _logger.info(
+                    "%s: %s is %s", what, setting, "hidden" if is_sensitive(setting) else value
+                )

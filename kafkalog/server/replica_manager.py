@@ -416,9 +416,10 @@ class ReplicaManager(Partitions):
     def _terms(self, topic: str) -> _Terms:
         config = self.config(topic)
         return _Terms(
-            config.kafkalog_durability == "fsync", config.min_insync_replicas,
+            config.kafkalog_durability == "fsync",
+            config.min_insync_replicas,
             throttled(config.leader_replication_throttled_replicas, self._member.node),
-        )  # fmt: skip
+        )
 
     def _role(self, tp: TopicPartition, state: Partition, terms: _Terms) -> dict[str, Any]:
         """As role_of takes it."""

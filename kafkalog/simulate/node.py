@@ -316,9 +316,10 @@ class Node(Place):
                 "leader_recovery_state": 0, "partition_epoch": isr.partition_epoch,
             })  # fmt: skip
         body = {
-            "broker_id": self.number, "broker_epoch": self.standing.epoch,
+            "broker_id": self.number,
+            "broker_epoch": self.standing.epoch,
             "topics": [{"topic_id": key, "partitions": each} for key, each in rows.items()],
-        }  # fmt: skip
+        }
         data = ALTER_PARTITION.encode_request(ALTER_VERSION, body)
         self.ask(
             self.standing.controller, (ALTER_PARTITION, ALTER_VERSION, data),
@@ -381,7 +382,8 @@ class Node(Place):
             if link.session == session and link.connected:
                 link.ask(
                     lambda there, me: (there.commit([create], me), there.read(path))[1],
-                    found, lambda: None,
-                )  # fmt: skip
+                    found,
+                    lambda: None,
+                )
 
         again()

@@ -164,8 +164,9 @@ class TestBroker:
 
     # ---- faults ------------------------------------------------------------------------------
 
-    def fail(self, api: str | int, error: str | int, times: int | None = 1,
-             client_id: str | None = None) -> Fault:  # fmt: skip
+    def fail(
+        self, api: str | int, error: str | int, times: int | None = 1, client_id: str | None = None
+    ) -> Fault:
         """Answer the next `times` requests of an API with an error, by Kafka's names (or numbers):
         `fail("Produce", "NOT_LEADER_OR_FOLLOWER", times=2)`.  None: all, until `heal`.
 
@@ -175,18 +176,21 @@ class TestBroker:
         """
         return self.broker.faults.fail(api, error, times, client_id)
 
-    def delay(self, api: str | int, ms: int, times: int | None = 1,
-              client_id: str | None = None) -> Fault:  # fmt: skip
+    def delay(
+        self, api: str | int, ms: int, times: int | None = 1, client_id: str | None = None
+    ) -> Fault:
         """Carry out the next `times` requests `ms` later, by `clock`."""
         return self.broker.faults.delay(api, ms, times, client_id)
 
-    def disconnect(self, api: str | int, times: int | None = 1,
-                   client_id: str | None = None) -> Fault:  # fmt: skip
+    def disconnect(
+        self, api: str | int, times: int | None = 1, client_id: str | None = None
+    ) -> Fault:
         """Close the connections of the next `times` requests instead of carrying them out."""
         return self.broker.faults.disconnect(api, times, client_id)
 
-    def drop_response(self, api: str | int, times: int | None = 1,
-                      client_id: str | None = None) -> Fault:  # fmt: skip
+    def drop_response(
+        self, api: str | int, times: int | None = 1, client_id: str | None = None
+    ) -> Fault:
         """Carry out the next `times` requests, and close their connections instead of answering:
         the request is done, and its client cannot know.
         """

@@ -273,8 +273,9 @@ class TestCluster:
                 found[:] = self.records(topic, committed=committed)
             return len(found) >= count
 
-        self.wait_until(there, lambda: f"topic {topic}: {count} records, not {len(found)}",
-                        timeout_s)  # fmt: skip
+        self.wait_until(
+            there, lambda: f"topic {topic}: {count} records, not {len(found)}", timeout_s
+        )
         if len(found) != count:
             raise AssertionError(f"topic {topic}: found {len(found)} records, wanted {count}")
         return found

@@ -71,8 +71,9 @@ def _findings(options: argparse.Namespace, given: Properties) -> list[Finding]:
     check_served(config)
     planned(config)
     if not config.zookeeper_connect:
-        raise UsageError("precheck: give --zookeeper HOST:PORT,.../CHROOT, or a --config with "
-                         "zookeeper.connect")  # fmt: skip
+        raise UsageError(
+            "precheck: give --zookeeper HOST:PORT,.../CHROOT, or a --config with zookeeper.connect"
+        )
     path = options.dir or given.directory
     if options.dir is None:
         check_unused(given.unused)

@@ -50,8 +50,9 @@ class Process:
         while not answers():
             if self.ended is not None or time.monotonic() > end_s:
                 how = f"not in {START_S:g} s" if self.ended is None else f"it {self.ended}"
-                raise CommandError(f"{self.name} did not start: {how}; {self.log} ends with:\n"
-                                   f"{self._tail()}")  # fmt: skip
+                raise CommandError(
+                    f"{self.name} did not start: {how}; {self.log} ends with:\n{self._tail()}"
+                )
             time.sleep(LOOK_S)
 
     @property

@@ -255,8 +255,9 @@ def _said(found: Look, nodes: list[Row], partitions: list[Row], wrong: list[Row]
     if states[UNDER]:
         lines.append(f"{plural(states[UNDER], 'partition')} under-replicated")
     if states[MOVING]:
-        lines.append(f"{plural(states[MOVING], 'partition')} moving: "
-                     "kafkalog cluster reassign --watch")  # fmt: skip
+        lines.append(
+            f"{plural(states[MOVING], 'partition')} moving: kafkalog cluster reassign --watch"
+        )
     other = sum(row["leader"] not in (-1, row["replicas"][0]) and row["replicas"][0] in row["isr"]
                 for row in partitions)  # fmt: skip
     if other:

@@ -518,9 +518,10 @@ class Accumulator:
         """All batches with records whose outcome is not known."""
         with self.lock:
             return [
-                batch for batch in self.unfinished.values()
+                batch
+                for batch in self.unfinished.values()
                 if batch.count or batch.memory is None or batch.size > HEADER_BYTES
-            ]  # fmt: skip
+            ]
 
     def hurry_all(self) -> list[Batch]:
         """Send all records now; returns `pending`."""

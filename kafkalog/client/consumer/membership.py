@@ -29,7 +29,7 @@ from kafkalog.client.consumer.member import (
     MemberOptions,
     Rest,
     Unwanted,
-)  # fmt: skip
+)
 from kafkalog.client.consumer.session import COORDINATOR_MOVED
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.connection import Connection

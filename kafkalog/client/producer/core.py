@@ -373,9 +373,10 @@ class SenderState:
             patience_s = self._patience_s(queue)
             over = bool(queue.unstored_s) and now_s - queue.unstored_s >= patience_s
             late = [
-                batch for batch in (*queue.failed, *queue.ready)
+                batch
+                for batch in (*queue.failed, *queue.ready)
                 if batch.begun_s <= limit_s or (over and batch.sent)
-            ]  # fmt: skip
+            ]
             if late:
                 count = sum(batch.count for batch in late)
                 reason = f": {queue.reason}" if queue.reason else ""

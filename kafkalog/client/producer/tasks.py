@@ -107,8 +107,9 @@ class Tasks:
             # A task that is due waits until the line is free, which rings, or until its time is up.
             waits_s = [
                 task.next_s if task.next_s > now_s else task.until_s
-                for task in self._waiting if not task.in_line
-            ]  # fmt: skip
+                for task in self._waiting
+                if not task.in_line
+            ]
         return min(waits_s, default=now_s + 3600)
 
     def _ended(

@@ -22,8 +22,9 @@ def describe_log_dirs(node: Node, request: Request) -> dict[str, Any]:
     wanted = request.body.topics
     image = node.image
     if wanted is None:
-        listed = {topic.name: dict.fromkeys(sorted(topic.partitions))
-                 for topic in image.topics.values()}  # fmt: skip
+        listed = {
+            topic.name: dict.fromkeys(sorted(topic.partitions)) for topic in image.topics.values()
+        }
     else:  # each once, however often it is named: each one lists a folder
         listed = {}
         for topic in wanted:

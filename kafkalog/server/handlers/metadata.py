@@ -140,17 +140,17 @@ def describe_topic_partitions(node: Node, request: Request) -> dict[str, Any]:
         topic = image.topics.get(name)
         if topic is None or not _shown(name):
             code = _missing(name)
-            found.append({"name": name, "error_code": code,
-                          "topic_authorized_operations": TOPIC_OPERATIONS})  # fmt: skip
+            found.append(
+                {"name": name, "error_code": code, "topic_authorized_operations": TOPIC_OPERATIONS}
+            )
             continue
         indexes = [index for index in sorted(topic.partitions) if index >= first]
         entry = _entry(node, topic, TOPIC_OPERATIONS)
         entry["partitions"] = [
             # Java fails on null here.
-            {**_partition(node, topic, i), "eligible_leader_replicas": [],
-             "last_known_elr": []}
+            {**_partition(node, topic, i), "eligible_leader_replicas": [], "last_known_elr": []}
             for i in indexes[:left]
-        ]  # fmt: skip
+        ]
         found.append(entry)
         if len(indexes) > left:
             return _page(found, name, indexes[left])

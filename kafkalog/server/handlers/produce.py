@@ -134,8 +134,9 @@ class _Append:
         self._request = request
         self._left = deque(
             (name, _accepted(node, name, p.index), p)
-            for name, topic in named for p in topic.partition_data
-        )  # fmt: skip
+            for name, topic in named
+            for p in topic.partition_data
+        )
         self._done: list[_Outcome] = []
         self._verdicts: Verdicts = {}
 

@@ -428,9 +428,9 @@ class Reactor:
         Raises: NotFound, ArgumentError.
         """
         those = _c_followers(followers)
-        check(lib.kl_server_set_followers(
-            self._c, topic.encode(), partition, those, len(followers)
-        ))  # fmt: skip
+        check(
+            lib.kl_server_set_followers(self._c, topic.encode(), partition, those, len(followers))
+        )
 
     def followers(self, topic: str, partition: int) -> list[FollowerState]:
         """How far each follower is.

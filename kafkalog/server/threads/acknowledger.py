@@ -105,8 +105,9 @@ class _Waits:
             heap[:] = [each for each in heap if each[1] in waits]
             heapify(heap)
         if len(self._deadlines) > 2 * self._size + STALE_MAX:
-            self._deadlines = [each for each in self._deadlines
-                               if each[1] in self._by_key.get(each[2], ())]  # fmt: skip
+            self._deadlines = [
+                each for each in self._deadlines if each[1] in self._by_key.get(each[2], ())
+            ]
             heapify(self._deadlines)
 
 
@@ -175,8 +176,9 @@ class Acknowledger:
         self, where: "TopicPartition", found: "Appended", timeout_ms: int | None, done: Done
     ) -> None:
         """As `wait`, for the outcome of an append."""
-        self.wait(*where, found.last_offset + 1, timeout_ms, done,
-                  on_disk=found.sync_due, cuts=found.cuts)  # fmt: skip
+        self.wait(
+            *where, found.last_offset + 1, timeout_ms, done, on_disk=found.sync_due, cuts=found.cuts
+        )
 
     def stop(self) -> None:
         """Stop the thread; pending waits fail.  Idempotent."""
