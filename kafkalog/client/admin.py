@@ -432,13 +432,12 @@ class Admin(Locked):
         the partition knows a later epoch; what a broker answers.
         """
         self._ask(
-            transactions_.abort_transaction,
-            arguments.partition("partition", partition),
+            transactions_.abort_transaction, arguments.partition("partition", partition),
             whole_number("producer_id", producer_id, 0),
             whole_number("producer_epoch", producer_epoch, 0, INT16_MAX),
             whole_number("coordinator_epoch", coordinator_epoch, -1, INT32_MAX),
             timeout_ms=timeout_ms,
-        )
+        )  # fmt: skip
 
     def find_hanging_transactions(
         self,

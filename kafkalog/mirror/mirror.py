@@ -117,8 +117,7 @@ class Mirror(Handle):
         if every_ms == 0:
             raise errors.ArgumentError("refresh_ms: found 0, wanted more")
         self._wish = Wish(
-            source,
-            target,
+            source, target,
             None if name is None else _name(name),
             _pattern("topics", topics),
             None if exclude is None else _pattern("exclude", exclude),
@@ -130,7 +129,7 @@ class Mirror(Handle):
             arguments.one_of("compression", compression, CODECS),
             arguments.whole_number("transaction_bytes", transaction_bytes, 1, 1 << 30),
             (REFRESH_MS if every_ms is None else every_ms) / 1000,
-        )
+        )  # fmt: skip
         arguments.called("on_warning", on_warning)
         arguments.called("on_progress", on_progress)
         self._warn = on_warning or _logger.warning
@@ -215,9 +214,8 @@ class Mirror(Handle):
                 why = (
                     f"the target has ended the mirror's transaction, as it took more than a minute "
                     f"or was aborted ({problem})"
-                    if ended
-                    else problem
-                )
+                    if ended else problem
+                )  # fmt: skip
                 self._warn(f"{why}; it starts over where it was")
             if self._stop.wait(pause_s):
                 return self.status

@@ -62,7 +62,7 @@ class Membership(Protocol):
 
     @property
     def instance_id(self) -> str | None:
-        """Of a static member."""
+        """The id of a static member; None: it is dynamic."""
 
 
 class Transactional(Identity):
