@@ -8,15 +8,13 @@ partitions, and jobs, checks and replicas below the public names work with them.
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from kafkalog.clock import Clock
     from kafkalog.disk.layout import Folder
     from kafkalog.log.handle import Handle
     from kafkalog.report import Report
-    from kafkalog.server.broker import Broker
-    from kafkalog.store import Store
 
 __all__ = ["Hooks", "Lent", "give", "hooks"]
 
@@ -38,7 +36,7 @@ class Hooks(NamedTuple):
     the directory's manager and its metadata."""
     verify: "Callable[..., Report]"
     """(path, deep=...): see Log.verify."""
-    store: "Callable[[Broker], Store]"
+    store: "Callable[[Any], Any]"
     """(broker): its store."""
 
 

@@ -61,7 +61,6 @@ from kafkalog.server.transactions.write_guards import Guards
 
 if TYPE_CHECKING:  # a node that is alone needs nothing of a cluster's
     from kafkalog.cluster.node.member import Member
-    from kafkalog.store import Store
     from kafkalog.zookeeper.driver import Driver
 
 __all__ = ["Broker", "node_of"]
@@ -155,7 +154,7 @@ class Broker:
         self._pid = os.getpid()
         self._closing = threading.Lock()
         self._closed = False
-        self._store: Store | None = None
+        self._store: Any = None
         self._undo: list[Any] = []  # ends the parts that were started, in their order
         try:
             check_unlocked(self.path)  # first: its owner has the port, and the node's number
@@ -424,7 +423,7 @@ class Broker:
         return self._inside
 
     @property
-    def store(self) -> "Store":
+    def store(self) -> Any:
         """A `kafkalog.Store` over this broker: topics, logs and clients in this process.
 
         The same object each time.

@@ -20,24 +20,9 @@ def name_of(path: Path) -> str:
 MODULES = {name_of(path): path for path in tree.with_suffix(".py") if PACKAGE in path.parents}
 
 
-NAMES_ABOVE = {
-    "kafkalog/log/hooks.py": {"kafkalog.server.broker", "kafkalog.store"},
-    "kafkalog/server/broker.py": {"kafkalog.store"},
-}
-"""Types that a file may name though they are above it: type checkers know what the functions of
-upper layers return that the hooks have."""
-
-
 def imports_of(path: Path) -> Iterator[tuple[int, str]]:
     """Line and name of each module of kafkalog that a file imports, wherever the import is: at
-    the top, in a function, or for types only.  Without NAMES_ABOVE."""
-    above = NAMES_ABOVE.get(tree.named(path), set[str]())
-    for line, name in _imports_of(path):
-        if name not in above:
-            yield line, name
-
-
-def _imports_of(path: Path) -> Iterator[tuple[int, str]]:
+    the top, in a function, or for types only."""
     for node in ast.walk(tree.parse(path)):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names if alias.name in MODULES)

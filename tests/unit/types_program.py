@@ -16,7 +16,6 @@ def number(value: int) -> None:
 
 def stores(broker: Broker) -> None:
     store: Store = broker.store
-    number(broker.store)  # type: ignore[arg-type]
     log: Log = store["t"][0]
     number(store["t"][0])  # type: ignore[arg-type]
     logs: list[Log] = list(store["t"])
