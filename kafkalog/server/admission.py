@@ -5,21 +5,22 @@ its own (`_native/plane/admit.h`), which gets the same rights from here.
 """
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkalog._native import lib
 from kafkalog.config.protection import refuse_protection
 from kafkalog.errors import ArgumentError
 from kafkalog.metadata.image import BROKER
+from kafkalog.security.permissions import SUPPORTED, Kind, Operation
+from kafkalog.security.principal import Principal
 from kafkalog.server.network.reactor import ANONYMOUS
-from kafkalog.server.permissions import SUPPORTED, Kind, Operation
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from kafkalog.metadata.image import MetadataImage
     from kafkalog.server.network.reactor import Reactor
 
-__all__ = ["ALL", "Admission", "Principal", "Right", "check_open_to_all"]
+__all__ = ["ALL", "Admission", "Right", "check_open_to_all"]
 
 Right = tuple[Operation, Kind]
 """An operation on all resources of a kind."""
@@ -38,16 +39,6 @@ _DENIED = {
     Kind.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     Kind.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
-
-
-class Principal(NamedTuple):
-    """The sender of requests, as Kafka names it: type and name."""
-
-    type: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.type}:{self.name}"
 
 
 class Admission:

@@ -16,7 +16,7 @@ PYTHON = [
     ["serializers"],
     ["_native"],
     ["wire"],
-    ["batch"],
+    ["batch", "security"],
     ["disk"],
     ["log"],
     ["directory"],

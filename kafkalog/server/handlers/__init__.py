@@ -6,6 +6,7 @@ fields, or None when it has answered or will.
 
 from typing import Any, NamedTuple
 
+from kafkalog.security.permissions import Kind, Operation
 from kafkalog.server.handlers import (
     api_versions,
     cluster,
@@ -23,7 +24,6 @@ from kafkalog.server.handlers import (
     transactions,
 )
 from kafkalog.server.handlers.common import Handler
-from kafkalog.server.permissions import Kind, Operation
 from kafkalog.wire import apis
 from kafkalog.wire.tables.controller import (
     CONTROLLED_SHUTDOWN,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.coordinator.step import Call
 from kafkalog.errors import for_clients
+from kafkalog.security.permissions import Kind, everything
 from kafkalog.server.failures import code_of
 from kafkalog.server.node import Node
-from kafkalog.server.permissions import Kind, everything
 from kafkalog.server.request import Request
 from kafkalog.wire.error_codes import ErrorCode
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.server.admission import ALL, Admission, Principal, Right
+from kafkalog.security.permissions import Kind, Operation
+from kafkalog.security.principal import Principal
+from kafkalog.server.admission import ALL, Admission, Right
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.server.handlers import ROUTES
 from kafkalog.server.network.reactor import ANONYMOUS
-from kafkalog.server.permissions import Kind, Operation
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw

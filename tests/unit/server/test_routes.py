@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kafkalog.security.permissions import SUPPORTED, Kind, Operation, everything
 from kafkalog.server.handlers import CONTROLS, ROUTES, served
-from kafkalog.server.permissions import SUPPORTED, Kind, Operation, everything
 from kafkalog.server.request import KNOWN
 from kafkalog.wire import apis
 

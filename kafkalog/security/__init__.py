@@ -1,0 +1,1 @@
+"""Security: principals, permissions, credentials and the rules about them, without I/O."""
