@@ -35,7 +35,7 @@ def render_markdown() -> str:
         "Access control is not supported yet. A broker with one of these does not start:",
         "`authorizer.*`, `super.users`,",
         "`sasl.*`, `ssl.*`, `security.inter.broker.protocol`, policies, a principal builder, any",
-        "listener that is not PLAINTEXT, and metadata with ACLs, SCRAM credentials, tokens.",
+        "listener that is not PLAINTEXT, and metadata with ACLs or delegation tokens.",
         "Values that restrict nothing (Kafka's defaults, empty ones) are ignored, with a note.",
         "",
         "## Changing them at run time",

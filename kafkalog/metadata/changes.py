@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from kafkalog.errors import CorruptLog
 from kafkalog.metadata.image import TOPIC, Broker, Change, MetadataImage, Partition, Topic
+from kafkalog.security.scram import Credential
 
 __all__ = [
     "APPLY",
@@ -253,6 +254,12 @@ class Changes:
         if values:
             quotas[entity] = values
 
+    def _credential(self, record: Any) -> None:
+        credential = Credential(
+            record.salt, record.stored_key, record.server_key, record.iterations
+        )
+        self._set("scram", (record.name, record.mechanism), credential)
+
     def _set(self, part: str, key: Any, record: Any) -> None:
         self._of(part)[key] = record
 
@@ -278,7 +285,7 @@ APPLY: dict[str, Callable[[Changes, Any], None]] = {
     "ProducerIdsRecord": Changes._producer_ids,
     "AccessControlEntryRecord": lambda c, r: c._set("acls", r.id, r),
     "RemoveAccessControlEntryRecord": lambda c, r: c._drop("acls", r.id),
-    "UserScramCredentialRecord": lambda c, r: c._set("scram", (r.name, r.mechanism), r),
+    "UserScramCredentialRecord": Changes._credential,
     "RemoveUserScramCredentialRecord": lambda c, r: c._drop("scram", (r.name, r.mechanism)),
     "DelegationTokenRecord": lambda c, r: c._set("tokens", r.token_id, r),
     "RemoveDelegationTokenRecord": lambda c, r: c._drop("tokens", r.token_id),
@@ -439,7 +446,8 @@ def snapshot_entries(image: MetadataImage) -> Iterator[tuple[str, Any]]:
         )
     for acl in image.acls.values():
         yield "AccessControlEntryRecord", acl
-    for credential in image.scram.values():
-        yield "UserScramCredentialRecord", credential
+    for (user, mechanism), credential in image.scram.items():
+        fields = {"name": user, "mechanism": mechanism, **credential._asdict()}
+        yield "UserScramCredentialRecord", fields
     for token in image.tokens.values():
         yield "DelegationTokenRecord", token

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from kafkalog.security.scram import Credential
+
 __all__ = [
     "BROKER",
     "CLIENT_METRICS",
@@ -114,8 +116,8 @@ class MetadataImage(NamedTuple):
     """RegisterControllerRecord by controller."""
     acls: Mapping[uuid.UUID, Any]
     """AccessControlEntryRecord by id."""
-    scram: Mapping[tuple[str, int], Any]
-    """UserScramCredentialRecord by (user, mechanism)."""
+    scram: Mapping[tuple[str, int], Credential]
+    """By (user, mechanism): kafkalog.security.scram.Mechanism, or the number of an unknown one."""
     tokens: Mapping[str, Any]
     """DelegationTokenRecord by token id."""
     quotas: Mapping[tuple[tuple[str, str | None], ...], Mapping[str, float]]

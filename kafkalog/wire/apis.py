@@ -61,13 +61,11 @@ from kafkalog.wire.tables.later.quotas import (
     DESCRIBE_CLIENT_QUOTAS,
 )
 from kafkalog.wire.tables.later.security import (
-    ALTER_USER_SCRAM_CREDENTIALS,
     CREATE_ACLS,
     CREATE_DELEGATION_TOKEN,
     DELETE_ACLS,
     DESCRIBE_ACLS,
     DESCRIBE_DELEGATION_TOKEN,
-    DESCRIBE_USER_SCRAM_CREDENTIALS,
     EXPIRE_DELEGATION_TOKEN,
     RENEW_DELEGATION_TOKEN,
     SASL_AUTHENTICATE,
@@ -122,6 +120,10 @@ from kafkalog.wire.tables.transactions import (
     LIST_TRANSACTIONS,
     TXN_OFFSET_COMMIT,
     WRITE_TXN_MARKERS,
+)
+from kafkalog.wire.tables.users import (
+    ALTER_USER_SCRAM_CREDENTIALS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
 )
 
 __all__ = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from kafkalog.controller import users
 from kafkalog.errors import UnsupportedVersion
 from kafkalog.metadata import translation
 from kafkalog.server.failures import codes_by_name
@@ -85,6 +86,21 @@ def _incremental_alter_configs(metadata: Changeable, request: Request) -> Fields
     return {"responses": metadata.incremental_alter_configs(changes)}
 
 
+def _alter_user_scram_credentials(metadata: Changeable, request: Request) -> Fields:
+    """Add, replace and delete credentials: connections that authenticate afterwards use them."""
+    body = request.body
+    deletions = [users.Deletion(one.name, one.mechanism) for one in body.deletions]
+    upsertions = [
+        users.Upsertion(one.name, one.mechanism, one.iterations, one.salt, one.salted_password)
+        for one in body.upsertions
+    ]
+    return {
+        "results": metadata.alter(
+            lambda image: users.alter_user_scram_credentials(image, deletions, upsertions)
+        )
+    }
+
+
 def _update_features(metadata: Changeable, request: Request) -> Fields:
     """One result for all: if one feature is refused, none changes."""
     result = metadata.update_features(translation.features(request.body, request.version))
@@ -116,6 +132,7 @@ _HANDLERS: Mapping[int, Callable[[Changeable, Request], Fields]] = {
     apis.CREATE_PARTITIONS.key: _create_partitions,
     apis.ALTER_CONFIGS.key: _alter_configs,
     apis.INCREMENTAL_ALTER_CONFIGS.key: _incremental_alter_configs,
+    apis.ALTER_USER_SCRAM_CREDENTIALS.key: _alter_user_scram_credentials,
     apis.UPDATE_FEATURES.key: _update_features,
     apis.ELECT_LEADERS.key: _elect_leaders,
     apis.ALTER_PARTITION_REASSIGNMENTS.key: _alter_reassignments,

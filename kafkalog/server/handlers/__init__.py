@@ -22,6 +22,7 @@ from kafkalog.server.handlers import (
     producers,
     records,
     transactions,
+    users,
 )
 from kafkalog.server.handlers.common import Handler
 from kafkalog.wire import apis
@@ -101,6 +102,9 @@ ROUTES: dict[int, Route] = {
         (apis.DESCRIBE_QUORUM, cluster.describe_quorum, (_DESCRIBE, _CLUSTER)),
         (apis.DESCRIBE_CLUSTER, cluster.describe_cluster, (_DESCRIBE, _CLUSTER)),
         (apis.DESCRIBE_PRODUCERS, producers.describe_producers, (_READ, _TOPIC)),
+        (apis.DESCRIBE_USER_SCRAM_CREDENTIALS, users.describe_user_scram_credentials,
+         (_DESCRIBE, _CLUSTER)),
+        (apis.ALTER_USER_SCRAM_CREDENTIALS, controller.to_controller, (_ALTER, _CLUSTER)),
         (apis.UNREGISTER_BROKER, controller.to_controller, (_ALTER, _CLUSTER)),
         (apis.UNREGISTER_CONTROLLER, controller.to_controller, (_ALTER, _CLUSTER)),
         (apis.LIST_CONFIG_RESOURCES, configs.list_config_resources,

@@ -5,13 +5,11 @@ from __future__ import annotations
 from kafkalog.wire.api import Api
 
 __all__ = [
-    "ALTER_USER_SCRAM_CREDENTIALS",
     "CREATE_ACLS",
     "CREATE_DELEGATION_TOKEN",
     "DELETE_ACLS",
     "DESCRIBE_ACLS",
     "DESCRIBE_DELEGATION_TOKEN",
-    "DESCRIBE_USER_SCRAM_CREDENTIALS",
     "EXPIRE_DELEGATION_TOKEN",
     "RENEW_DELEGATION_TOKEN",
     "SASL_AUTHENTICATE",
@@ -117,25 +115,4 @@ DESCRIBE_DELEGATION_TOKEN = Api(
         },
         ThrottleTimeMs:i32
     """,
-)  # fmt: skip
-
-DESCRIBE_USER_SCRAM_CREDENTIALS = Api(
-    50, "DescribeUserScramCredentials", "0", flexible=0,
-    request="Users[](null){Name:str}",
-    response="""
-        ThrottleTimeMs:i32, ErrorCode:i16, ErrorMessage:str(null),
-        Results[]{
-            User:str, ErrorCode:i16, ErrorMessage:str(null),
-            CredentialInfos[]{Mechanism:i8, Iterations:i32}
-        }
-    """,
-)  # fmt: skip
-
-ALTER_USER_SCRAM_CREDENTIALS = Api(
-    51, "AlterUserScramCredentials", "0", flexible=0,
-    request="""
-        Deletions[]{Name:str, Mechanism:i8},
-        Upsertions[]{Name:str, Mechanism:i8, Iterations:i32, Salt:bytes, SaltedPassword:bytes}
-    """,
-    response="ThrottleTimeMs:i32, Results[]{User:str, ErrorCode:i16, ErrorMessage:str(null)}",
 )  # fmt: skip
