@@ -20,6 +20,7 @@ from kafkalog.server.handlers import (
     metadata,
     produce,
     producers,
+    quotas,
     records,
     transactions,
 )
@@ -101,6 +102,10 @@ ROUTES: dict[int, Route] = {
         (apis.DESCRIBE_QUORUM, cluster.describe_quorum, (_DESCRIBE, _CLUSTER)),
         (apis.DESCRIBE_CLUSTER, cluster.describe_cluster, (_DESCRIBE, _CLUSTER)),
         (apis.DESCRIBE_PRODUCERS, producers.describe_producers, (_READ, _TOPIC)),
+        (apis.DESCRIBE_CLIENT_QUOTAS, quotas.describe_client_quotas,
+         (Operation.DESCRIBE_CONFIGS, _CLUSTER)),
+        (apis.ALTER_CLIENT_QUOTAS, controller.to_controller,
+         (Operation.ALTER_CONFIGS, _CLUSTER)),
         (apis.UNREGISTER_BROKER, controller.to_controller, (_ALTER, _CLUSTER)),
         (apis.UNREGISTER_CONTROLLER, controller.to_controller, (_ALTER, _CLUSTER)),
         (apis.LIST_CONFIG_RESOURCES, configs.list_config_resources,
