@@ -3,6 +3,7 @@
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.declare import Flag, Long, Whole, Word, Words
 from kafkalog.config.group import GroupConfig
+from kafkalog.config.quota import QuotaConfig
 from kafkalog.config.replica import ReplicaConfig
 from kafkalog.config.topic import TopicConfig
 from kafkalog.config.transaction import TransactionConfig
@@ -13,7 +14,7 @@ PLAINTEXT = "PLAINTEXT"
 _LISTENER = {"pattern": r"[A-Za-z0-9_.\-]+://.*", "example": "NAME://host:port"}
 
 
-class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig, ReplicaConfig):
+class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig, ReplicaConfig, QuotaConfig):
     """All settings that a broker takes, under Kafka's names."""
 
     scope = "broker"

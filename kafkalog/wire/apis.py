@@ -56,10 +56,6 @@ from kafkalog.wire.tables.later.quorum import (
     UPDATE_RAFT_VOTER,
     VOTE,
 )
-from kafkalog.wire.tables.later.quotas import (
-    ALTER_CLIENT_QUOTAS,
-    DESCRIBE_CLIENT_QUOTAS,
-)
 from kafkalog.wire.tables.later.security import (
     CREATE_ACLS,
     CREATE_DELEGATION_TOKEN,
@@ -102,6 +98,7 @@ from kafkalog.wire.tables.partitions import (
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
 )
+from kafkalog.wire.tables.quotas import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from kafkalog.wire.tables.topics import (
     ALTER_CONFIGS,
     CREATE_PARTITIONS,

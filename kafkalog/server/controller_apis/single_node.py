@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from kafkalog.controller import users
+from kafkalog.controller.client_quotas import IP, alter_client_quotas
 from kafkalog.errors import UnsupportedVersion
 from kafkalog.metadata import translation
+from kafkalog.metadata.addresses import address_of
 from kafkalog.server.failures import codes_by_name
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -101,6 +103,19 @@ def _alter_user_scram_credentials(metadata: Changeable, request: Request) -> Fie
     }
 
 
+def _alter_client_quotas(metadata: Changeable, request: Request) -> Fields:
+    """Change quotas; open connections obey them before the answer is sent."""
+    asked = translation.quota_changes(request.body)
+    # Names are resolved here, not while others wait for the metadata.
+    names = {name for one in asked.changes for kind, name in one.entity if kind == IP and name}
+    known = {name for name in names if address_of(name)}
+    return {
+        "entries": metadata.alter(
+            lambda image: alter_client_quotas(image, asked, known.__contains__)
+        )
+    }
+
+
 def _update_features(metadata: Changeable, request: Request) -> Fields:
     """One result for all: if one feature is refused, none changes."""
     result = metadata.update_features(translation.features(request.body, request.version))
@@ -133,6 +148,7 @@ _HANDLERS: Mapping[int, Callable[[Changeable, Request], Fields]] = {
     apis.ALTER_CONFIGS.key: _alter_configs,
     apis.INCREMENTAL_ALTER_CONFIGS.key: _incremental_alter_configs,
     apis.ALTER_USER_SCRAM_CREDENTIALS.key: _alter_user_scram_credentials,
+    apis.ALTER_CLIENT_QUOTAS.key: _alter_client_quotas,
     apis.UPDATE_FEATURES.key: _update_features,
     apis.ELECT_LEADERS.key: _elect_leaders,
     apis.ALTER_PARTITION_REASSIGNMENTS.key: _alter_reassignments,
