@@ -1,11 +1,13 @@
-"""Kafka's settings that restrict access.  None is supported yet, so a broker that is given one
+"""Kafka's settings that restrict access, and are not supported yet: a broker that is given one
 refuses to start instead of serving everybody."""
 
 import re
+from collections.abc import Mapping
 
+from kafkalog.config.ssl import ServerSslSettings
 from kafkalog.errors import InvalidSetting
 
-__all__ = ["protects", "refuse_protection"]
+__all__ = ["bare_name", "protects", "refuse_protection", "refuse_protections"]
 
 _LISTENER = re.compile(r"listener\.name\.[^.]+\.(?:[^.]+\.(?=sasl\.))?")
 _BEGINS = ("authorizer.", "delegation.token.", "password.encoder.", "sasl.", "ssl.")
@@ -55,22 +57,50 @@ _NOTHING = {
 """Kafka's defaults, besides the empty value."""
 
 
-def protects(name: str, value: object) -> bool:
-    """True if a setting with this name and value is meant to restrict access."""
-    bare = _LISTENER.sub("", name, count=1)
+SERVED_ALONE = frozenset(ServerSslSettings.table)
+"""Settings that a single node obeys, and a node of a cluster does not yet."""
+
+
+def bare_name(name: str) -> str:
+    """A setting's name without the listener and the SASL mechanism that it is for."""
+    return _LISTENER.sub("", name, count=1)
+
+
+def protects(name: str, value: object, *, clustered: bool = False) -> bool:
+    """True if a setting with this name and value is meant to restrict access, and would not.
+
+    `clustered`: for a node of a cluster.
+    """
+    bare = bare_name(name)
+    if not clustered and name in SERVED_ALONE:
+        return False
     if not (bare in _NAMES or bare.startswith(_BEGINS)) or _TUNING.fullmatch(bare):
         return False
     text = "" if value is None else str(value).strip()
     return bool(text) and text not in _NOTHING.get(bare, ())
 
 
-def refuse_protection(name: str, value: object, where: str = "") -> None:
-    """Refuse a setting that restricts access.  `where`: whose setting it is, for the message.
+def refuse_protection(
+    name: str, value: object, where: str = "", *, clustered: bool = False
+) -> None:
+    """Refuse a setting that would restrict access and does not.  `where`: whose setting it is, for
+    the message.
 
     Raises: InvalidSetting, without the value, which may be a secret.
     """
-    if protects(name, value):
+    if protects(name, value, clustered=clustered):
+        who = "a cluster's node" if bare_name(name) in SERVED_ALONE else "kafkalog"
         raise InvalidSetting(
-            f"{where}{name}: found a value, wanted none: kafkalog cannot protect in this way yet; "
+            f"{where}{name}: found a value, wanted none: {who} cannot protect in this way yet; "
             "without the setting, everyone who reaches a listener may do everything"
         )
+
+
+def refuse_protections(found: Mapping[str, object]) -> None:
+    """Refuse all settings of a broker that would restrict access and do not.
+
+    Raises: InvalidSetting.
+    """
+    clustered = bool(found.get("zookeeper.connect"))
+    for name, value in found.items():
+        refuse_protection(name, value, clustered=clustered)

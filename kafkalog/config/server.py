@@ -4,6 +4,7 @@ from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.declare import Flag, Long, Whole, Word, Words
 from kafkalog.config.group import GroupConfig
 from kafkalog.config.replica import ReplicaConfig
+from kafkalog.config.ssl import ServerSslSettings
 from kafkalog.config.topic import TopicConfig
 from kafkalog.config.transaction import TransactionConfig
 
@@ -13,7 +14,7 @@ PLAINTEXT = "PLAINTEXT"
 _LISTENER = {"pattern": r"[A-Za-z0-9_.\-]+://.*", "example": "NAME://host:port"}
 
 
-class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig, ReplicaConfig):
+class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig, ReplicaConfig, ServerSslSettings):
     """All settings that a broker takes, under Kafka's names."""
 
     scope = "broker"

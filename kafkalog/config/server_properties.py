@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafkalog.config.properties import parse_properties
-from kafkalog.config.protection import refuse_protection
+from kafkalog.config.protection import refuse_protections
 from kafkalog.config.server import ServerConfig
 
 __all__ = ["Properties", "read_properties", "sorted_out"]
@@ -117,8 +117,8 @@ def sorted_out(found: Mapping[str, str]) -> Properties:
     known = set(ServerConfig.names())
     config: dict[str, object] = {}
     notes: list[str] = []
+    refuse_protections(found)
     for name, value in found.items():
-        refuse_protection(name, value)
         if name in known:
             config[name] = value
         elif name == "broker.id":

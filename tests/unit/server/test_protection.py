@@ -28,8 +28,7 @@ PROTECTING = {
     "sasl.kerberos.service.name": "brokers",
     "sasl.login.class": "org.example.Login",
     "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required;",
-    "ssl.keystore.location": "/etc/kafka/keystore.jks",
-    "ssl.client.auth": "required",
+    "ssl.engine.factory.class": "org.example.Engines",
     "security.inter.broker.protocol": "SASL_SSL",
     "principal.builder.class": "org.example.Builder",
     "create.topic.policy.class.name": "org.example.Policy",
@@ -56,11 +55,10 @@ def test_a_setting_that_protects_ends_the_start(tmp_path: Path, name: str) -> No
 def test_values_that_keep_nobody_out_are_named_and_passed_over() -> None:
     """A file with Kafka's own defaults, as distributions ship it, still starts."""
     harmless = {
-        "authorizer.class.name": "", "super.users": " ", "ssl.client.auth": "none",
+        "authorizer.class.name": "", "super.users": " ", "ssl.trustmanager.algorithm": "PKIX",
         "security.inter.broker.protocol": "PLAINTEXT", "sasl.enabled.mechanisms": "GSSAPI",
         "allow.everyone.if.no.acl.found": "true", "connections.max.reauth.ms": "0",
-        "ssl.protocol": "TLSv1.3", "ssl.enabled.protocols": "TLSv1.2,TLSv1.3",
-        "ssl.keystore.type": "JKS", "sasl.login.refresh.window.factor": "0.8",
+        "ssl.keymanager.algorithm": "SunX509", "sasl.login.refresh.window.factor": "0.8",
         "sasl.kerberos.kinit.cmd": "/usr/bin/kinit", "sasl.server.max.receive.size": "524288",
         "delegation.token.expiry.time.ms": "86400000",
         "sasl.kerberos.min.time.before.relogin": "30000", "sasl.login.refresh.window.jitter": "0.1",
