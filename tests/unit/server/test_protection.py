@@ -26,19 +26,18 @@ PROTECTING = {
     "super.users": "User:admin",
     "sasl.kerberos.service.name": "brokers",
     "sasl.login.class": "org.example.Login",
-    "ssl.keystore.location": "/etc/kafka/keystore.jks",
-    "ssl.client.auth": "required",
+    "ssl.engine.factory.class": "org.example.Engines",
     "principal.builder.class": "org.example.Builder",
     "create.topic.policy.class.name": "org.example.Policy",
     "alter.config.policy.class.name": "org.example.Policy",
     "delegation.token.secret.key": "s3cret",
-    "listener.name.external.ssl.client.auth": "required",
 }
 SINGLE_NODE = {
     "sasl.enabled.mechanisms": "PLAIN",
     "security.inter.broker.protocol": "SASL_SSL",
     "connections.max.reauth.ms": "3600000",
     "listener.name.plaintext.scram-sha-256.sasl.jaas.config": "s3cret",
+    "listener.name.external.ssl.client.auth": "required",
 }
 """A single node supports these; a node of a cluster does not."""
 
@@ -69,10 +68,9 @@ def test_a_cluster_node_refuses_protection_that_needs_a_single_node(
 def test_values_that_keep_nobody_out_are_named_and_passed_over() -> None:
     """A file with Kafka's own defaults, as distributions ship it, still starts."""
     harmless = {
-        "authorizer.class.name": "", "super.users": " ", "ssl.client.auth": "none",
+        "authorizer.class.name": "", "super.users": " ", "ssl.trustmanager.algorithm": "PKIX",
         "allow.everyone.if.no.acl.found": "true",
-        "ssl.protocol": "TLSv1.3", "ssl.enabled.protocols": "TLSv1.2,TLSv1.3",
-        "ssl.keystore.type": "JKS", "sasl.login.refresh.window.factor": "0.8",
+        "ssl.keymanager.algorithm": "SunX509", "sasl.login.refresh.window.factor": "0.8",
         "sasl.kerberos.kinit.cmd": "/usr/bin/kinit",
         "delegation.token.expiry.time.ms": "86400000",
         "sasl.kerberos.min.time.before.relogin": "30000", "sasl.login.refresh.window.jitter": "0.1",
