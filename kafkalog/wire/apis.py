@@ -6,6 +6,7 @@ The table itself is in wire/tables, one constant per API under Kafka's name in c
 from __future__ import annotations
 
 from kafkalog.wire.api import Api
+from kafkalog.wire.tables.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from kafkalog.wire.tables.cluster import (
     ALTER_PARTITION_REASSIGNMENTS,
     ALTER_REPLICA_LOG_DIRS,
@@ -57,10 +58,7 @@ from kafkalog.wire.tables.later.quorum import (
     VOTE,
 )
 from kafkalog.wire.tables.later.security import (
-    CREATE_ACLS,
     CREATE_DELEGATION_TOKEN,
-    DELETE_ACLS,
-    DESCRIBE_ACLS,
     DESCRIBE_DELEGATION_TOKEN,
     EXPIRE_DELEGATION_TOKEN,
     RENEW_DELEGATION_TOKEN,
