@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from kafkalog.security.acls import Acl
+
 __all__ = [
     "BROKER",
     "CLIENT_METRICS",
@@ -112,8 +114,8 @@ class MetadataImage(NamedTuple):
     brokers: Mapping[int, Broker]
     controllers: Mapping[int, Any]
     """RegisterControllerRecord by controller."""
-    acls: Mapping[uuid.UUID, Any]
-    """AccessControlEntryRecord by id."""
+    acls: Mapping[uuid.UUID, Acl]
+    """By id."""
     scram: Mapping[tuple[str, int], Any]
     """UserScramCredentialRecord by (user, mechanism)."""
     tokens: Mapping[str, Any]

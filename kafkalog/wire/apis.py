@@ -6,6 +6,7 @@ The table itself is in wire/tables, one constant per API under Kafka's name in c
 from __future__ import annotations
 
 from kafkalog.wire.api import Api
+from kafkalog.wire.tables.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from kafkalog.wire.tables.cluster import (
     ALTER_PARTITION_REASSIGNMENTS,
     ALTER_REPLICA_LOG_DIRS,
@@ -62,10 +63,7 @@ from kafkalog.wire.tables.later.quotas import (
 )
 from kafkalog.wire.tables.later.security import (
     ALTER_USER_SCRAM_CREDENTIALS,
-    CREATE_ACLS,
     CREATE_DELEGATION_TOKEN,
-    DELETE_ACLS,
-    DESCRIBE_ACLS,
     DESCRIBE_DELEGATION_TOKEN,
     DESCRIBE_USER_SCRAM_CREDENTIALS,
     EXPIRE_DELEGATION_TOKEN,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from kafkalog.controller import acls
 from kafkalog.errors import UnsupportedVersion
+from kafkalog.kraft.plan import Plan
 from kafkalog.metadata import translation
 from kafkalog.server.failures import codes_by_name
 from kafkalog.wire import apis
@@ -85,6 +87,17 @@ def _incremental_alter_configs(metadata: Changeable, request: Request) -> Fields
     return {"responses": metadata.incremental_alter_configs(changes)}
 
 
+def _create_acls(metadata: Changeable, request: Request) -> Fields:
+    """Requests obey the new ACLs from the answer on."""
+    asked = translation.new_acls(request.body)
+    return {"results": metadata.alter(lambda image: Plan(*acls.create_acls(image, asked)))}
+
+
+def _delete_acls(metadata: Changeable, request: Request) -> Fields:
+    asked = translation.acl_filters(request.body)
+    return {"filter_results": metadata.alter(lambda image: Plan(*acls.delete_acls(image, asked)))}
+
+
 def _update_features(metadata: Changeable, request: Request) -> Fields:
     """One result for all: if one feature is refused, none changes."""
     result = metadata.update_features(translation.features(request.body, request.version))
@@ -116,6 +129,8 @@ _HANDLERS: Mapping[int, Callable[[Changeable, Request], Fields]] = {
     apis.CREATE_PARTITIONS.key: _create_partitions,
     apis.ALTER_CONFIGS.key: _alter_configs,
     apis.INCREMENTAL_ALTER_CONFIGS.key: _incremental_alter_configs,
+    apis.CREATE_ACLS.key: _create_acls,
+    apis.DELETE_ACLS.key: _delete_acls,
     apis.UPDATE_FEATURES.key: _update_features,
     apis.ELECT_LEADERS.key: _elect_leaders,
     apis.ALTER_PARTITION_REASSIGNMENTS.key: _alter_reassignments,

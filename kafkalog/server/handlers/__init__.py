@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from kafkalog.security.permissions import Kind, Operation
 from kafkalog.server.handlers import (
+    acls,
     api_versions,
     cluster,
     configs,
@@ -83,6 +84,9 @@ ROUTES: dict[int, Route] = {
         (apis.LIST_TRANSACTIONS, transactions.to_coordinator, (_DESCRIBE, _ID)),
         (apis.OFFSET_FOR_LEADER_EPOCH, epochs.offset_for_leader_epoch,
          (_DESCRIBE, _TOPIC), (_ACTION, _CLUSTER)),
+        (apis.DESCRIBE_ACLS, acls.describe_acls, (_DESCRIBE, _CLUSTER)),
+        (apis.CREATE_ACLS, acls.alter_acls, (_ALTER, _CLUSTER)),
+        (apis.DELETE_ACLS, acls.alter_acls, (_ALTER, _CLUSTER)),
         (apis.DESCRIBE_CONFIGS, configs.describe_configs,
          (Operation.DESCRIBE_CONFIGS, _CLUSTER), (Operation.DESCRIBE_CONFIGS, _TOPIC)),
         (apis.ALTER_CONFIGS, controller.to_controller,
