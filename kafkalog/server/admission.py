@@ -80,6 +80,10 @@ class Admission:
         self.set_rights(number, ALL)
         return number
 
+    def guards(self, peer: "Peer") -> bool:
+        """True if there are rules, and the caller's requests are checked by them."""
+        return False
+
     # ---- rights --------------------------------------------------------------------------------
 
     def allows(self, peer: "Peer", operation: Operation, kind: Kind, name: str) -> bool:
