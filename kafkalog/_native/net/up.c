@@ -162,6 +162,8 @@ static void describe(const kl_exchange *exchange, uint64_t id, kl_request_info *
         .client_id_bytes = request->client_id.data ? (int32_t)request->client_id.bytes : -1,
         .body = request->data + request->body_pos,
         .body_bytes = request->bytes - request->body_pos,
+        .subject = request->conn->subject,
+        .subject_bytes = request->conn->subject_bytes,
     };
     memcpy(out->peer, request->conn->peer, sizeof out->peer);
 }
