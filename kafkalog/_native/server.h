@@ -116,9 +116,9 @@ typedef struct {
     int32_t client_id_bytes;  /* -1: null */
     const uint8_t *body;      /* after the header and its tagged fields */
     size_t body_bytes;
-    const uint8_t *subject; /* DER of the subject of the client's certificate; NULL: none */
-    size_t subject_bytes;
-    char peer[64]; /* "10.0.0.1:40312", "[::1]:40312", "unix", "inside" */
+    int32_t subject_bytes; /* 0: the client showed no certificate */
+    uint8_t subject[1024]; /* DER of its certificate's subject */
+    char peer[64];         /* "10.0.0.1:40312", "[::1]:40312", "unix", "inside" */
 } kl_request_info;
 
 /* A failed handshake. */

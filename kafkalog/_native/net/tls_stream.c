@@ -10,7 +10,7 @@ enum {
     RECORD_BYTES = 16 << 10,   /* of plaintext: the largest record of TLS */
     RECEIVE_BYTES = 256 << 10, /* per call: others have their turn */
     FILE_BYTES = 64 << 10,     /* read from a file at a time */
-    SUBJECT_BYTES_MAX = 8 << 10
+    SUBJECT_BYTES_MAX = 1024
 };
 
 /* ---- the socket as OpenSSL sees it --------------------------------------------------------- */

@@ -162,10 +162,12 @@ static void describe(const kl_exchange *exchange, uint64_t id, kl_request_info *
         .client_id_bytes = request->client_id.data ? (int32_t)request->client_id.bytes : -1,
         .body = request->data + request->body_pos,
         .body_bytes = request->bytes - request->body_pos,
-        .subject = request->conn->subject,
-        .subject_bytes = request->conn->subject_bytes,
     };
     memcpy(out->peer, request->conn->peer, sizeof out->peer);
+    out->subject_bytes = (int32_t)request->conn->subject_bytes;
+    KL_ASSERT(request->conn->subject_bytes <= sizeof out->subject);
+    if (request->conn->subject)
+        memcpy(out->subject, request->conn->subject, request->conn->subject_bytes);
 }
 
 kl_status kl_up_take(kl_up *up, int32_t timeout_ms, kl_request_info *out) {

@@ -59,7 +59,7 @@ class RawRequest:
         """`10.0.0.1:40312`, `[::1]:40312`, `unix`, `inside`."""
         self.subject: bytes | None = None
         """DER of the subject of the client's certificate; None: it showed none."""
-        if info.subject:
+        if info.subject_bytes:
             self.subject = bytes(ffi.buffer(info.subject, info.subject_bytes))
         self.body_bytes: int = info.body_bytes
         self._at = info.body

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from kafkalog.server.network.tls import TlsContext
 
 __all__ = [
-    "ANONYMOUS", "NO_CONTROL", "RIGHTS", "Appended", "HandshakeFailure", "Reactor", "RoleChange", "Stats", "Usage",
+    "ANONYMOUS", "NO_CONTROL", "RIGHTS", "Appended", "HandshakeFailure", "Reactor", "RoleChange",
+    "Stats", "Usage",
 ]  # fmt: skip
 
 ANONYMOUS: int = lib.KL_ANONYMOUS
