@@ -1,7 +1,7 @@
 """A request on its way through Python: decoded, and answered once, by any thread."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog.server.failed_answers import UNEXPECTED, failed_answer
@@ -44,7 +44,10 @@ class Peer(NamedTuple):
 class Request:
     """One request from the network threads; it is answered exactly once."""
 
-    __slots__ = ("_id", "_reactor", "api", "body", "correlation_id", "peer", "size", "version")
+    __slots__ = (
+        "_adjust", "_id", "_reactor", "api", "body", "correlation_id", "cut", "peer", "size",
+        "version",
+    )  # fmt: skip
 
     def __init__(self, reactor: "Answers", raw: "RawRequest") -> None:
         """Its bytes are copied as they are decoded."""
@@ -59,6 +62,9 @@ class Request:
         """The bytes after the header, later the decoded Struct."""
         self.size: int = raw.body_bytes
         """Approximate memory of the body, in bytes."""
+        self.cut = False
+        """True if the body lacks what the caller may not use; `answer` adds the refusals."""
+        self._adjust: Callable[[Answer], Answer] | None = None
 
     def decode(self) -> None:
         """Decode `body` into a Struct.
@@ -78,10 +84,16 @@ class Request:
             self.body.member_id = body.member_id
         return body
 
+    def adjust(self, change: Callable[[Answer], Answer], *, cut: bool) -> None:
+        """Pass the fields of the answer through `change` before they are sent."""
+        self._adjust, self.cut = change, cut
+
     def answer(self, response: Answer) -> None:
         """Send a response with the fields of the API's schema; if it cannot be encoded, as with a
         name that is too long together with what was added to it, an error instead."""
         try:
+            if self._adjust is not None:
+                response = self._adjust(response)
             data = self.api.encode_response(self.version, response)
         except Exception as problem:
             _logger.error("%r: its answer cannot be encoded", self, exc_info=problem)

@@ -6,6 +6,7 @@ The table itself is in wire/tables, one constant per API under Kafka's name in c
 from __future__ import annotations
 
 from kafkalog.wire.api import Api
+from kafkalog.wire.tables.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from kafkalog.wire.tables.cluster import (
     ALTER_PARTITION_REASSIGNMENTS,
     ALTER_REPLICA_LOG_DIRS,
@@ -56,15 +57,8 @@ from kafkalog.wire.tables.later.quorum import (
     UPDATE_RAFT_VOTER,
     VOTE,
 )
-from kafkalog.wire.tables.later.quotas import (
-    ALTER_CLIENT_QUOTAS,
-    DESCRIBE_CLIENT_QUOTAS,
-)
 from kafkalog.wire.tables.later.security import (
-    CREATE_ACLS,
     CREATE_DELEGATION_TOKEN,
-    DELETE_ACLS,
-    DESCRIBE_ACLS,
     DESCRIBE_DELEGATION_TOKEN,
     EXPIRE_DELEGATION_TOKEN,
     RENEW_DELEGATION_TOKEN,
@@ -102,6 +96,7 @@ from kafkalog.wire.tables.partitions import (
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
 )
+from kafkalog.wire.tables.quotas import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from kafkalog.wire.tables.topics import (
     ALTER_CONFIGS,
     CREATE_PARTITIONS,

@@ -66,7 +66,7 @@ def _findings(options: argparse.Namespace, given: Properties) -> list[Finding]:
     from kafkalog.server.network.listeners import planned
 
     for name, value in given.config.items():
-        refuse_protection(name, value)
+        refuse_protection(name, value, clustered=True)
     config = ServerConfig.of(given.config)
     check_served(config)
     planned(config)
