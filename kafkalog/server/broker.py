@@ -47,6 +47,7 @@ from kafkalog.server.network.in_process import InProcessTransport
 from kafkalog.server.network.reactor import NO_CONTROL, Reactor
 from kafkalog.server.node import Node
 from kafkalog.server.partitions import Partitions
+from kafkalog.server.quotas import ClientQuotas
 from kafkalog.server.replica_manager import ReplicaManager
 from kafkalog.server.threads.acknowledger import Acknowledger
 from kafkalog.server.threads.deletions import Deletions
@@ -280,9 +281,13 @@ class Broker:
         transactions = transaction_coordinator(
             config, metadata, partitions, appends, producer_ids, markers, clock
         )
+        admission = Admission(reactor)
+        quotas = ClientQuotas(
+            reactor.buckets, clock, config, lambda number: admission.principal(number).name
+        )
         self._node = Node(
             config=config, given=self._given, manager=self._manager, metadata=metadata,
-            partitions=partitions, reactor=reactor, admission=Admission(reactor),
+            partitions=partitions, reactor=reactor, admission=admission, quotas=quotas,
             coordinator=groups, acknowledger=acknowledger, advertised=advertised,
             producer_ids=producer_ids, bulk=bulk, transactions=transactions, guards=guards,
             markers=markers, continuations=continuations, deletions=deletions,
@@ -351,7 +356,9 @@ class Broker:
         """Start all parts."""
         reactor = node.reactor
         dispatch = Dispatch(node)
-        workers = self._owned(Workers(reactor, dispatch, self._name, node.bulk), Workers.join)
+        workers = self._owned(
+            Workers(reactor, dispatch, self._name, node.bulk, node.quotas.resolve), Workers.join
+        )
         self._owned(reactor, lambda it: it.stop(STOP_MS))
         self._faults = self._owned(Faults(node, dispatch, workers.reroute), Faults.stop)
         self._owned(node.coordinator, Coordinator.close)
@@ -363,6 +370,8 @@ class Broker:
         self._inside = self._owned(InProcessTransport(reactor, self.path), InProcessTransport.close)
         follow_coordinators(node)
         follow_addresses(node)
+        if not node.clustered:
+            node.quotas.follow(node.metadata)
         node.coordinator.start()
         node.transactions.start()
         reactor.start()

@@ -193,7 +193,7 @@ class Reactor:
         self._c = ffi.gc(out[0], lib.kl_server_free)
         self.set_permit(ANONYMOUS, RIGHTS)
         self.buckets = Buckets(self._c)
-        """What clients use of their quotas."""
+        """The use of clients' quotas."""
         self._stopped = False
         # The logs that C uses: they must not be garbage collected before it has stopped.
         self._logs: dict[tuple[str, int], Handle] = {}
@@ -337,6 +337,10 @@ class Reactor:
         Raises: NotFound, when the request has ended.
         """
         check(lib.kl_server_read(self._c, request_id))
+
+    def throttle(self, request_id: int, ms: int) -> None:
+        """As Buckets.throttle."""
+        self.buckets.throttle(request_id, ms)
 
     def drop(self, request_id: int) -> None:
         """Close the request's connection.
