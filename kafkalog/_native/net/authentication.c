@@ -11,13 +11,13 @@ static int64_t after(int64_t from_ms, int64_t more_ms) {
 void kl_authentication_set(kl_conn *conn, const kl_authentication *identity) {
     conn->raw = identity->principal == KL_UNIDENTIFIED_RAW;
     conn->principal = KL_MAX(identity->principal, (int32_t)KL_UNIDENTIFIED);
-    conn->expires_ms = identity->expires_ms < 0
-                           ? INT64_MAX
-                           : after(kl_clock_now(&conn->net->clock), identity->expires_ms);
+    int64_t now_ms = kl_clock_now(&conn->net->clock);
+    conn->expires_ms =
+        identity->expires_ms < 0 ? 0 : KL_MAX(after(now_ms, identity->expires_ms), 1);
 }
 
 bool kl_authentication_expired(const kl_conn *conn, int16_t api_key) {
-    if (KL_LIKELY(conn->expires_ms == INT64_MAX) || kl_is_unidentified(conn)) return false;
+    if (KL_LIKELY(conn->expires_ms == 0) || kl_is_unidentified(conn)) return false;
     if (api_key == KL_API_SASL_HANDSHAKE) return false;
     return kl_clock_now(&conn->net->clock) >= conn->expires_ms;
 }

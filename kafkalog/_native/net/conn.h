@@ -19,7 +19,7 @@ struct kl_conn {
     int32_t
         principal; /* as in server.h; see authentication.h, also for the members down to expires_ms */
     bool raw;                /* its next frames are tokens without a header */
-    int64_t expires_ms;      /* of its session; INT64_MAX: never */
+    int64_t expires_ms;      /* of its session; 0: never */
     int64_t unidentified_ms; /* since when; -1: not */
     kl_link unidentified;    /* thread->unidentified, longest first */
     char *subject;           /* of the peer's certificate, freed with it; NULL: none */

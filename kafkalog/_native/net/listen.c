@@ -235,7 +235,6 @@ static kl_status take_in(kl_net *net, int32_t listener, int fd, const address *f
     conn->net = net;
     conn->listener = listener;
     conn->principal = authenticates(net, listener) ? KL_UNIDENTIFIED : KL_ANONYMOUS;
-    conn->expires_ms = INT64_MAX;
     conn->unidentified_ms = -1;
     name_peer(conn, from);
     kl_status status = enter(net, conn, from);
