@@ -62,8 +62,6 @@ from kafkalog.wire.tables.later.security import (
     DESCRIBE_DELEGATION_TOKEN,
     EXPIRE_DELEGATION_TOKEN,
     RENEW_DELEGATION_TOKEN,
-    SASL_AUTHENTICATE,
-    SASL_HANDSHAKE,
 )
 from kafkalog.wire.tables.later.share import (
     ALTER_SHARE_GROUP_OFFSETS,
@@ -97,6 +95,7 @@ from kafkalog.wire.tables.partitions import (
     PRODUCE,
 )
 from kafkalog.wire.tables.quotas import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
+from kafkalog.wire.tables.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kafkalog.wire.tables.topics import (
     ALTER_CONFIGS,
     CREATE_PARTITIONS,

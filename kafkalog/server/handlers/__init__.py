@@ -23,6 +23,7 @@ from kafkalog.server.handlers import (
     producers,
     quotas,
     records,
+    sasl,
     transactions,
     users,
 )
@@ -70,6 +71,8 @@ ROUTES: dict[int, Route] = {
         (apis.DESCRIBE_GROUPS, groups.to_coordinator, (_DESCRIBE, _GROUP)),
         (apis.LIST_GROUPS, groups.to_coordinator, (_DESCRIBE, _CLUSTER), (_DESCRIBE, _GROUP)),
         (apis.API_VERSIONS, api_versions.api_versions),
+        (apis.SASL_HANDSHAKE, sasl.sasl_handshake),
+        (apis.SASL_AUTHENTICATE, sasl.sasl_authenticate),
         (apis.CREATE_TOPICS, controller.to_controller, (_CREATE, _CLUSTER), (_CREATE, _TOPIC)),
         (apis.DELETE_TOPICS, controller.to_controller, (_DELETE, _TOPIC)),
         (apis.DELETE_RECORDS, records.delete_records, (_DELETE, _TOPIC)),

@@ -1,4 +1,4 @@
-"""Authentication, access lists, tokens."""
+"""Delegation tokens."""
 
 from __future__ import annotations
 
@@ -9,23 +9,7 @@ __all__ = [
     "DESCRIBE_DELEGATION_TOKEN",
     "EXPIRE_DELEGATION_TOKEN",
     "RENEW_DELEGATION_TOKEN",
-    "SASL_AUTHENTICATE",
-    "SASL_HANDSHAKE",
 ]
-
-SASL_HANDSHAKE = Api(
-    17, "SaslHandshake", "0-1",
-    request="Mechanism:str",
-    response="ErrorCode:i16, Mechanisms:[]str",
-)  # fmt: skip
-
-SASL_AUTHENTICATE = Api(
-    36, "SaslAuthenticate", "0-2", flexible=2,
-    request="AuthBytes:bytes",
-    response="""
-        ErrorCode:i16, ErrorMessage:str(null), AuthBytes:bytes, SessionLifetimeMs:i64(1+)
-    """,
-)  # fmt: skip
 
 CREATE_DELEGATION_TOKEN = Api(
     38, "CreateDelegationToken", "1-3", flexible=2,
