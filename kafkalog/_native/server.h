@@ -158,6 +158,12 @@ typedef struct {
 kl_status kl_server_set_permit(kl_server *server, int32_t principal,
                                const kl_permit *permit);
 
+/* Connections hold their principals: before kl_server_set_principal, hold it for the connection.
+ * Numbers up to KL_PROCESS are not counted.  KL_E_ARGUMENT. */
+kl_status kl_server_hold(kl_server *server, int32_t principal);
+/* Those from `first` up to `end` that are not held; returns their number.  `out` has room. */
+int32_t kl_server_unheld(kl_server *server, int32_t first, int32_t end, int32_t *out);
+
 /* What ACLs that apply to a principal allow and deny. */
 enum {
     KL_RULE_WRITE = 1,

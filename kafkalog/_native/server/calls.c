@@ -81,6 +81,20 @@ kl_status kl_server_set_permit(kl_server *server, int32_t principal,
     return kl_data_set_permit(server->data, principal, permit);
 }
 
+kl_status kl_server_hold(kl_server *server, int32_t principal) {
+    if (principal < 0 || principal >= KL_PRINCIPALS_MAX)
+        return kl_fail(KL_E_ARGUMENT, "principal %d is out of range", principal);
+    kl_net_hold(&server->net, principal, 1);
+    return KL_OK;
+}
+
+int32_t kl_server_unheld(kl_server *server, int32_t first, int32_t end, int32_t *out) {
+    int32_t count = 0;
+    for (int32_t i = KL_MAX(first, 0); i < KL_MIN(end, (int32_t)KL_PRINCIPALS_MAX); i++)
+        if (atomic_load(&server->net.holds[i]) == 0) out[count++] = i;
+    return count;
+}
+
 kl_status kl_server_outdate_rules(kl_server *server, const kl_rules *common) {
     return kl_data_outdate_rules(server->data, common);
 }

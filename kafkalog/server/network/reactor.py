@@ -191,6 +191,18 @@ class Reactor:
         permit = ffi.new("kl_permit *", (rights, throttle_ms))
         check(lib.kl_server_set_permit(self._c, principal, permit))
 
+    def hold(self, principal: int) -> None:
+        """Count a connection that will get this principal by `set_principal`.
+
+        Raises: ArgumentError.
+        """
+        check(lib.kl_server_hold(self._c, principal))
+
+    def unheld(self, first: int, end: int) -> list[int]:
+        """The principals from `first` up to `end` that no connection has."""
+        out = ffi.new("int32_t[]", max(end - first, 1))
+        return list(out[0 : lib.kl_server_unheld(self._c, first, end, out)])
+
     def outdate_rules(self, common: Sequence["Rules"]) -> None:
         """Set the rules that apply to all principals, by KL_RULES_*; those of each are outdated,
         and its next Produce or Fetch is passed to Python.
