@@ -27,7 +27,7 @@ from kafkalog.log.hooks import hooks
 from kafkalog.log.owner import absolute
 from kafkalog.metadata.source import Metadata
 from kafkalog.replication.options import fetcher_options
-from kafkalog.server.admission import Admission, check_open_to_all
+from kafkalog.server.admission import Admission, authorizer_of, check_open_to_all
 from kafkalog.server.appends import Appends
 from kafkalog.server.authentication import Authentication
 from kafkalog.server.controller_apis.forwarder import ControllerForwarder
@@ -287,7 +287,8 @@ class Broker:
         transactions = transaction_coordinator(
             config, metadata, partitions, appends, producer_ids, markers, clock
         )
-        admission = Admission(reactor)
+        admission = Admission(reactor, authorizer_of(config))
+        admission.follow(metadata)
         authentication = Authentication(config, planned, self._mechanisms, admission, clock)
         quotas = ClientQuotas(
             reactor.buckets, clock, config, lambda number: admission.principal(number).name

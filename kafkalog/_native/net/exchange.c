@@ -83,6 +83,9 @@ void kl_exchange_end(kl_exchange *exchange) {
         return;
     }
     if (!exchange->ended) {
+        if (exchange->authenticated.known)
+            kl_net_hold(thread->net, exchange->authenticated.principal, -1);
+        exchange->authenticated.known = false;
         kl_response_clear(exchange);
         if (exchange->memory.capacity > RESPONSE_KEPT_BYTES)
             kl_buffer_free(&exchange->memory);
@@ -207,6 +210,7 @@ bool kl_exchange_answered(kl_exchange *exchange) {
     exchange->state = KL_WHOLE; /* Python no longer has it */
     if (KL_UNLIKELY(exchange->authenticated.known)) {
         kl_authentication_set(exchange->request.conn, &exchange->authenticated);
+        exchange->authenticated.known = false; /* its connection holds the principal now */
         exchange->request.principal = exchange->request.conn->principal;
     }
     switch (exchange->outcome) {

@@ -111,6 +111,22 @@ kl_status kl_server_set_permit(kl_server *server, int32_t principal,
     return kl_data_set_permit(server->data, principal, permit);
 }
 
+int32_t kl_server_unheld(kl_server *server, int32_t first, int32_t end, int32_t *out) {
+    int32_t count = 0;
+    for (int32_t i = KL_MAX(first, 0); i < KL_MIN(end, (int32_t)KL_PRINCIPALS_MAX); i++)
+        if (atomic_load(&server->net.holds[i]) == 0) out[count++] = i;
+    return count;
+}
+
+kl_status kl_server_outdate_rules(kl_server *server, const kl_rules *common) {
+    return kl_data_outdate_rules(server->data, common);
+}
+
+kl_status kl_server_set_rules(kl_server *server, int32_t principal,
+                              const kl_judgement *judgement) {
+    return kl_admission_set_rules(server->data->admission, principal, judgement);
+}
+
 kl_status kl_server_get_usage(kl_server *server, int32_t principal, kl_usage *out) {
     return kl_admission_usage(server->data->admission, principal, out);
 }
