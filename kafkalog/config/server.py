@@ -11,6 +11,7 @@ from kafkalog.config.quota import QuotaConfig
 from kafkalog.config.replica import ReplicaConfig
 from kafkalog.config.sasl import SaslServerSettings
 from kafkalog.config.ssl import ServerSslSettings
+from kafkalog.config.tokens import TokenSettings
 from kafkalog.config.topic import TopicConfig
 from kafkalog.config.transaction import TransactionConfig
 
@@ -29,6 +30,7 @@ class ServerConfig(
     QuotaConfig,
     SaslServerSettings,
     ServerSslSettings,
+    TokenSettings,
 ):
     """All settings that a broker takes, under Kafka's names."""
 

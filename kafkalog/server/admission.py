@@ -133,13 +133,12 @@ class Admission:
 
 
 def check_open_to_all(image: "MetadataImage") -> None:
-    """Refuse metadata with permissions or delegation tokens.
+    """Refuse metadata with permissions.
 
-    Raises: ArgumentError (ACLs, delegation tokens), InvalidSetting.
+    Raises: ArgumentError (ACLs), InvalidSetting.
     """
     found = {
         "ACLs": len(image.acls),
-        "delegation tokens": len(image.tokens),
     }
     some = ", ".join(f"{count} {what}" for what, count in found.items() if count)
     if some:

@@ -16,6 +16,7 @@ from kafkalog.config.protection import refuse_protections
 from kafkalog.config.replica import RACK_AWARE
 from kafkalog.config.served import check_served
 from kafkalog.config.server import ServerConfig
+from kafkalog.controller.tokens import remove_expired
 from kafkalog.coordinator.thread import Coordinator
 from kafkalog.directory.identity import check_unlocked, look, node_number
 from kafkalog.directory.manager import Manager
@@ -230,6 +231,15 @@ class Broker:
         source: Metadata | None = self._member or self._kraft
         assert source is not None
         self._metadata: Metadata = source
+        if self._kraft is not None and config.delegation_token_secret_key:
+            period_ms = config.delegation_token_expiry_check_interval_ms
+            self._manager.every(
+                "delegation tokens", partial(self._remove_tokens, self._kraft), period_ms
+            )
+
+    def _remove_tokens(self, metadata: MetadataLog) -> None:
+        """Remove the delegation tokens that have expired."""
+        metadata.alter(partial(remove_expired, now_ms=self._clock.now_ms()))
 
     def _open_metadata(self, number: int) -> MetadataLog:
         try:

@@ -58,10 +58,6 @@ from kafkalog.wire.tables.later.quorum import (
     VOTE,
 )
 from kafkalog.wire.tables.later.security import (
-    CREATE_DELEGATION_TOKEN,
-    DESCRIBE_DELEGATION_TOKEN,
-    EXPIRE_DELEGATION_TOKEN,
-    RENEW_DELEGATION_TOKEN,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
 )
@@ -97,6 +93,12 @@ from kafkalog.wire.tables.partitions import (
     PRODUCE,
 )
 from kafkalog.wire.tables.quotas import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
+from kafkalog.wire.tables.tokens import (
+    CREATE_DELEGATION_TOKEN,
+    DESCRIBE_DELEGATION_TOKEN,
+    EXPIRE_DELEGATION_TOKEN,
+    RENEW_DELEGATION_TOKEN,
+)
 from kafkalog.wire.tables.topics import (
     ALTER_CONFIGS,
     CREATE_PARTITIONS,

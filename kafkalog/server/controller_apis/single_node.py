@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from kafkalog.controller import acls, users
 from kafkalog.controller.client_quotas import IP, alter_client_quotas
 from kafkalog.errors import UnsupportedVersion
-from kafkalog.kraft.plan import Plan
 from kafkalog.metadata import translation
 from kafkalog.metadata.addresses import address_of
 from kafkalog.server.failures import codes_by_name
@@ -16,7 +15,8 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkalog.metadata.requests import NewTopics
+    from kafkalog.metadata.image import MetadataImage
+    from kafkalog.metadata.requests import NewTopics, Result
     from kafkalog.metadata.source import Changeable, Quorum
     from kafkalog.server.request import Request
 
@@ -47,6 +47,10 @@ class SingleNode:
     def handle_as_controller(self, request: Request) -> NoReturn:
         """Raises: UnsupportedVersion."""
         raise self._no_cluster()
+
+    def alter(self, plan_of: Callable[[MetadataImage], Any]) -> list[Result]:
+        """As ControllerApis.alter."""
+        return self._metadata.alter(plan_of)
 
     def create_topics(self, wanted: NewTopics) -> dict[str, ErrorCode]:
         """As ControllerApis.create_topics."""
@@ -99,7 +103,7 @@ def _alter_user_scram_credentials(metadata: Changeable, request: Request) -> Fie
     ]
     return {
         "results": metadata.alter(
-            lambda image: Plan(*users.alter_user_scram_credentials(image, deletions, upsertions))
+            lambda image: users.alter_user_scram_credentials(image, deletions, upsertions)
         )
     }
 
@@ -112,7 +116,7 @@ def _alter_client_quotas(metadata: Changeable, request: Request) -> Fields:
     known = {name for name in names if address_of(name)}
     return {
         "entries": metadata.alter(
-            lambda image: Plan(*alter_client_quotas(image, asked, known.__contains__))
+            lambda image: alter_client_quotas(image, asked, known.__contains__)
         )
     }
 
@@ -120,12 +124,12 @@ def _alter_client_quotas(metadata: Changeable, request: Request) -> Fields:
 def _create_acls(metadata: Changeable, request: Request) -> Fields:
     """Requests obey the new ACLs from the answer on."""
     asked = translation.new_acls(request.body)
-    return {"results": metadata.alter(lambda image: Plan(*acls.create_acls(image, asked)))}
+    return {"results": metadata.alter(lambda image: acls.create_acls(image, asked))}
 
 
 def _delete_acls(metadata: Changeable, request: Request) -> Fields:
     asked = translation.acl_filters(request.body)
-    return {"filter_results": metadata.alter(lambda image: Plan(*acls.delete_acls(image, asked)))}
+    return {"filter_results": metadata.alter(lambda image: acls.delete_acls(image, asked))}
 
 
 def _update_features(metadata: Changeable, request: Request) -> Fields:
