@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+import kafkalog
+from kafkalog import errors
 from kafkalog.clock import ManualClock
 from kafkalog.config.declare import Password
 from kafkalog.controller import tokens as rules_
@@ -231,6 +233,31 @@ def test_tokens_over_the_wire(caller: Caller, broker: Broker, clock: ManualClock
     found = caller.call(apis.EXPIRE_DELEGATION_TOKEN, hmac=made.hmac, expiry_time_period_ms=-1)
     assert (found.error_code, found.expiry_timestamp_ms) == (0, NOW_MS + 1000)
     assert node_of(broker).image.tokens == {}
+
+
+def test_our_admin(broker: Broker, caller: Caller) -> None:
+    """All four calls; the password of a token is nowhere in its text."""
+    with kafkalog.Admin(broker.bootstrap_servers) as admin:
+        made = admin.create_delegation_token(["User:bob"], max_lifetime_ms=2 * DAY_MS)
+        assert (made.owner, made.requester, made.renewers) == ("User:alice", "User:alice",
+                                                               ("User:bob",))  # fmt: skip
+        assert (made.issue_ms, made.max_ms) == (NOW_MS, NOW_MS + 2 * DAY_MS)
+        assert base64.b64decode(made.password) == made.hmac == hmac_of(SECRET, made.token_id)
+        assert made.password not in repr(made) and repr(made.hmac) not in repr(made)
+        assert admin.describe_delegation_tokens() == [made]
+        assert admin.describe_delegation_tokens(["User:eve"]) == []
+        assert admin.renew_delegation_token(made.hmac) == NOW_MS + DAY_MS
+        assert admin.expire_delegation_token(made.hmac, 5) == NOW_MS + 5
+        caller.be(EVE)
+        with pytest.raises(errors.KafkalogError, match="DELEGATION_TOKEN_OWNER_MISMATCH"):
+            admin.expire_delegation_token(made.hmac)
+        assert admin.describe_delegation_tokens() != []  # without an authorizer, all may
+        caller.be(BOB)
+        assert admin.expire_delegation_token(made.hmac) == NOW_MS
+        with pytest.raises(errors.ArgumentError, match="wanted a principal such as User:alice"):
+            admin.create_delegation_token(["bob"])
+        theirs = admin.create_delegation_token(owner="User:eve")
+        assert (theirs.owner, theirs.requester) == ("User:eve", "User:bob")
 
 
 @pytest.mark.parametrize("who", [ANONYMOUS, ALICE._replace(by_token=True)])
