@@ -31,6 +31,7 @@ COMMANDS: dict[str, str] = {
     "transactions": "list and describe transactions; find hanging ones and end them",
     "configs": "show and change settings of topics, brokers, groups and clients",
     "users": "show users' SCRAM credentials; add, replace and delete them",
+    "tokens": "show, create, renew and expire delegation tokens",
     "cluster": "administer a cluster: nodes, replicas, leaders; try one here",
     "features": "show and change the levels of a cluster's features",
     "offsets": "show where partitions begin and end, or the offset at a time",
@@ -50,7 +51,7 @@ HIDDEN = {"failpoints": "list the failpoints of the test build"}
 
 OF_KAFKA = {
     "connect-mirror-maker": "mirror",
-    "kafka-broker-api-versions, kafka-acls, kafka-delegation-tokens": None,
+    "kafka-broker-api-versions, kafka-acls": None,
     "kafka-client-metrics": "configs --entity-type client-metrics",
     "kafka-cluster": "cluster id, cluster endpoints, cluster unregister",
     "kafka-configs": "configs, users",
@@ -58,6 +59,7 @@ OF_KAFKA = {
     "kafka-console-producer": "produce",
     "kafka-consumer-groups, kafka-groups": "groups",
     "kafka-consumer-perf-test, kafka-producer-perf-test, kafka-e2e-latency": "perf",
+    "kafka-delegation-tokens": "tokens",
     "kafka-delete-records": "topics delete-records",
     "kafka-dump-log": "dump",
     "kafka-features": "features",
