@@ -8,6 +8,7 @@ import socket
 import ssl
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from kafkalog import errors
@@ -90,6 +91,11 @@ class TlsSocket(ssl.SSLSocket):
             return super().send(data)
         except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
             raise BlockingIOError from None
+        except OSError:
+            if not self.heard:  # the broker may have said why before it closed the connection
+                with suppress(OSError):
+                    self.recv(1)
+            raise
 
     def shutdown(self, how: int) -> None:
         """End the connection; a thread that reads from it keeps the TLS state that it uses."""

@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from kafkalog._native import ffi
+from kafkalog._native import ffi, lib
 
 __all__ = ["Answers", "RawRequest"]
 
@@ -22,8 +22,17 @@ class Answers(Protocol):
     def read(self, request_id: int) -> None:
         """Free its bytes."""
 
+    def throttle(self, request_id: int, ms: int) -> None:
+        """Mute its connection for that time once it is answered."""
+
     def drop(self, request_id: int) -> None:
         """Close its connection."""
+
+    def set_principal(self, request_id: int, principal: int, expires_ms: int = -1) -> None:
+        """Identify its client."""
+
+    def refuse(self, request_id: int, body: bytes, header_version: int, delay_ms: int, /) -> None:
+        """Send an answer later, and close its connection."""
 
 
 class RawRequest:
@@ -45,7 +54,7 @@ class RawRequest:
         self.listener: int = info.listener
         """The number that Reactor.listen was given."""
         self.principal: int = info.principal
-        """The number that Reactor.set_permit was given; ANONYMOUS."""
+        """The number that Reactor.set_principal was given; ANONYMOUS, UNIDENTIFIED."""
         self.correlation_id: int = info.correlation_id
         self.api_key: int = info.api_key
         self.api_version: int = info.api_version
@@ -64,7 +73,7 @@ class RawRequest:
         self.body_bytes: int = info.body_bytes
         self._at = info.body
         self._body: memoryview | None = None
-        if self.body_bytes <= COPIED_BYTES_MAX:
+        if self.body_bytes <= COPIED_BYTES_MAX and self.not_fast != lib.KL_UP_QUOTA:
             self._body = self.body
 
     @property

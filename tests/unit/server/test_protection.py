@@ -78,7 +78,7 @@ def test_values_that_keep_nobody_out_are_named_and_passed_over() -> None:
     assert notes == tuple(f"{name}: ignored: this value restricts nothing" for name in harmless)
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
 def test_a_listener_that_is_not_plain_ends_the_start(tmp_path: Path, protocol: str) -> None:
     with pytest.raises(InvalidSetting, match=protocol):
         Broker(tmp_path / "data", listeners=f"{protocol}://127.0.0.1:0")
