@@ -17,13 +17,14 @@ from kafkalog.directory.manager import Manager
 from kafkalog.kraft.records import decode, encode
 from kafkalog.metadata.image import empty_image
 from kafkalog.security.principal import Principal
-from kafkalog.security.scram import ClientExchange, Mechanism, credential_of, salted_password
+from kafkalog.security.scram import Mechanism, credential_of, salted_password
 from kafkalog.security.tokens import Token, hmac_of
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support import apache
 from tests.support.raw import Raw
+from tests.support.sasl import scram
 
 pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -63,17 +64,10 @@ listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config=org.apache.kafka.com
         self, mechanism: Mechanism, user: str, password: str, by_token: bool = False
     ) -> Raw | None:
         """A connection that authenticated with our side of the exchange; None: it was refused."""
-        extensions = {"tokenauth": "true"} if by_token else {}
-        exchange = ClientExchange(mechanism, user, password, extensions)
         raw = Raw(f"127.0.0.1:{self.sasl}")
-        raw.call(apis.SASL_HANDSHAKE, 1, mechanism=mechanism.sasl_name)
-        answer = b""
-        while data := exchange.step(answer):
-            found = raw.call(apis.SASL_AUTHENTICATE, 2, auth_bytes=data)
-            if found.error_code:
-                raw.socket.close()
-                return None
-            answer = found.auth_bytes
+        if scram(raw, user, password, mechanism.sasl_name, by_token=by_token).error_code:
+            raw.socket.close()
+            return None
         return raw
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hmac
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from kafkalog.server.admission import Admission
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
+from tests.support import sasl
 from tests.support.raw import Raw
 
 KEY = "s3cret"
@@ -307,3 +309,51 @@ def test_expired_tokens_are_removed(
         assert list(before) == [kept]
     with make_broker(clock, **settings) as broker:
         assert node_of(broker).image.tokens == before
+
+
+# ---- with SASL ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[Broker]:
+    config = sasl.settings("PLAIN", "SCRAM-SHA-256", delegation_token_secret_key=KEY,
+                           connection_failed_authentication_delay_ms=1)  # fmt: skip
+    with Broker(tmp_path / "secured", config=config) as made:
+        yield made
+
+
+def test_a_client_logs_in_by_a_token(secured: Broker) -> None:
+    """It acts as the owner until the token expires, and creates no other tokens."""
+    servers = secured.bootstrap_servers
+    with Raw(servers) as alice, Raw(servers) as by_token, Raw(servers) as wrong:
+        sasl.authenticate(alice, "alice")
+        made = alice.call(
+            apis.CREATE_DELEGATION_TOKEN, owner_principal_type=None, owner_principal_name=None,
+            renewers=[], max_lifetime_ms=-1,
+        )  # fmt: skip
+        assert (made.error_code, made.principal_name) == (0, "alice")
+        password = base64.b64encode(made.hmac).decode()
+        found = sasl.scram(by_token, made.token_id, password, by_token=True)
+        assert found.error_code == 0 and 0 < found.session_lifetime_ms <= DAY_MS
+        assert by_token.call(apis.METADATA, topics=[]).brokers
+        assert by_token.create("t").error_code == 0
+        refused = by_token.call(apis.DESCRIBE_DELEGATION_TOKEN, owners=None)
+        assert refused.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        failed = sasl.scram(wrong, made.token_id, password)  # as a user of that name
+        assert failed.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        config = {
+            "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.jaas.config": f'{sasl.SCRAM_MODULE} required username="{made.token_id}" '
+                                f'password="{password}" tokenauth="true";',
+        }  # fmt: skip
+        with kafkalog.Admin(servers, config=config) as admin:
+            assert admin.list_topics() == ["t"]
+            with pytest.raises(errors.KafkalogError, match="REQUEST_NOT_ALLOWED"):
+                admin.create_delegation_token()
+        gone = alice.call(apis.EXPIRE_DELEGATION_TOKEN, hmac=made.hmac, expiry_time_period_ms=-1)
+        assert gone.error_code == 0
+        with (
+            kafkalog.Admin(servers, config=config) as admin,
+            pytest.raises(errors.SaslAuthenticationFailed),
+        ):
+            admin.list_topics()
