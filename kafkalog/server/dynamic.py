@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kafkalog.config.server import DYNAMIC, ServerConfig
 from kafkalog.errors import InvalidSetting
 from kafkalog.metadata.image import BROKER
+from kafkalog.server.connection_limits import apply_connection_limits
 
 if TYPE_CHECKING:
     from kafkalog.metadata.image import Change, MetadataImage
@@ -49,7 +50,7 @@ def follow_settings(node: "Node", workers: "Workers") -> None:
             lambda: workers.resize(config.num_io_threads),
             lambda: _lend(node, config.num_io_threads > COORDINATORS),
             lambda: node.reactor.set_threads(config.num_network_threads),
-            lambda: node.reactor.set_limits(config),
+            lambda: apply_connection_limits(node, config),
             lambda: node.partitions.apply_settings(config),
         )
         for obeys in each:
@@ -61,6 +62,8 @@ def follow_settings(node: "Node", workers: "Workers") -> None:
     def changed(change: "Change") -> None:
         if any(kind == BROKER for kind, _ in change.resources):
             obey(change.new)
+        elif change.new.quotas is not change.old.quotas:
+            apply_connection_limits(node, in_effect(node.config, change.new))
 
     node.metadata.listen(changed)
     obey(node.image)
