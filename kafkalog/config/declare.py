@@ -13,8 +13,10 @@ __all__ = [
     "FOREVER",
     "Flag",
     "Long",
+    "Password",
     "Rate",
     "Ratio",
+    "Secret",
     "Setting",
     "Settings",
     "Whole",
@@ -28,6 +30,31 @@ C = TypeVar("C", bound="Settings")
 FOREVER = (1 << 63) - 1
 """Kafka's value for "never" or "no limit" in a 64-bit setting."""
 INT_MAX = (1 << 31) - 1
+
+
+class Password:
+    """A secret text that neither `str` nor `repr` shows.  `==` takes constant time."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Password):
+            return NotImplemented
+        from hmac import compare_digest  # loads OpenSSL, and most programs compare no password
+
+        return compare_digest(self.value.encode(), other.value.encode())
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __repr__(self) -> str:
+        return "[hidden]"
 
 
 class Setting(ABC, Generic[T]):
@@ -292,6 +319,35 @@ class Words(Setting[tuple[str, ...]]):
 
     def show(self, value: Any) -> str:
         return ",".join(value)
+
+
+class Secret(Setting[Password]):
+    """Secret text, as a password; empty: none."""
+
+    kind = "password"
+
+    def __init__(self, text: str, **rest: Any) -> None:
+        super().__init__(Password(""), text, **rest)
+
+    def parse(self, found: object) -> Password:
+        if isinstance(found, Password):
+            return found
+        if not isinstance(found, str):
+            raise TypeError
+        return Password(found)
+
+    def wanted(self) -> str:
+        return "text, which is never shown"
+
+    def show(self, value: Any) -> str:
+        return repr(value) if value else ""
+
+    def checked(self, found: object, name: str = "") -> Password:
+        try:
+            return self.parse(found)
+        except TypeError:
+            kind = type(found).__name__
+            raise InvalidSetting(f"{name or self.name}: found {kind}, wanted text") from None
 
 
 class Settings(Mapping[str, Any]):

@@ -1,13 +1,14 @@
-"""Kafka's settings that restrict access.  None is supported yet, so a broker that is given one
-refuses to start instead of serving everybody."""
+"""Kafka's settings that restrict access.  A broker that does not support one of them refuses to
+start instead of serving everybody."""
 
 import re
+from collections.abc import Collection
 
+from kafkalog.config.listeners import own_setting
 from kafkalog.errors import InvalidSetting
 
-__all__ = ["protects", "refuse_protection"]
+__all__ = ["bare_name", "protects", "refuse_protection"]
 
-_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?:[^.]+\.(?=sasl\.))?")
 _BEGINS = ("authorizer.", "delegation.token.", "password.encoder.", "sasl.", "ssl.")
 _NAMES = frozenset({
     "alter.config.policy.class.name", "client.quota.callback.class",
@@ -55,21 +56,31 @@ _NOTHING = {
 """Kafka's defaults, besides the empty value."""
 
 
+def bare_name(name: str) -> str:
+    """A setting's name without the listener and the SASL mechanism that it is for."""
+    own = own_setting(name)
+    return name if own is None else own.name
+
+
 def protects(name: str, value: object) -> bool:
     """True if a setting with this name and value is meant to restrict access."""
-    bare = _LISTENER.sub("", name, count=1)
+    bare = bare_name(name)
     if not (bare in _NAMES or bare.startswith(_BEGINS)) or _TUNING.fullmatch(bare):
         return False
     text = "" if value is None else str(value).strip()
     return bool(text) and text not in _NOTHING.get(bare, ())
 
 
-def refuse_protection(name: str, value: object, where: str = "") -> None:
-    """Refuse a setting that restricts access.  `where`: whose setting it is, for the message.
+def refuse_protection(
+    name: str, value: object, where: str = "", served: Collection[str] = ()
+) -> None:
+    """Refuse a setting that restricts access, unless it is among those `served`.
+
+    `where`: whose setting it is, for the message.
 
     Raises: InvalidSetting, without the value, which may be a secret.
     """
-    if protects(name, value):
+    if bare_name(name) not in served and protects(name, value):
         raise InvalidSetting(
             f"{where}{name}: found a value, wanted none: kafkalog cannot protect in this way yet; "
             "without the setting, everyone who reaches a listener may do everything"

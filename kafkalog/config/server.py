@@ -1,20 +1,33 @@
 """A broker's settings: those of its data directory, its coordinators and its network side."""
 
+from collections.abc import Mapping
+
 from kafkalog.config.broker import BrokerConfig
-from kafkalog.config.declare import Flag, Long, Whole, Word, Words
+from kafkalog.config.declare import Flag, Long, Password, Secret, Whole, Word, Words
 from kafkalog.config.group import GroupConfig
+from kafkalog.config.listeners import ListenerSettings, SecurityProtocol, own_setting
+from kafkalog.config.protection import bare_name, refuse_protection
 from kafkalog.config.quota import QuotaConfig
 from kafkalog.config.replica import ReplicaConfig
+from kafkalog.config.sasl import SaslServerSettings
 from kafkalog.config.topic import TopicConfig
 from kafkalog.config.transaction import TransactionConfig
 
-__all__ = ["CORDONED", "DYNAMIC", "ServerConfig"]
+__all__ = ["CORDONED", "DYNAMIC", "ServerConfig", "is_dynamic"]
 
-PLAINTEXT = "PLAINTEXT"
+PLAINTEXT = SecurityProtocol.PLAINTEXT.name
 _LISTENER = {"pattern": r"[A-Za-z0-9_.\-]+://.*", "example": "NAME://host:port"}
 
 
-class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig, ReplicaConfig, QuotaConfig):
+class ServerConfig(
+    ListenerSettings,
+    BrokerConfig,
+    GroupConfig,
+    TransactionConfig,
+    ReplicaConfig,
+    QuotaConfig,
+    SaslServerSettings,
+):
     """All settings that a broker takes, under Kafka's names."""
 
     scope = "broker"
@@ -39,15 +52,22 @@ class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig, ReplicaConfig, 
         **_LISTENER,
     )
     listener_security_protocol_map = Words(
-        ("PLAINTEXT:PLAINTEXT",),
-        "The security protocol of each listener name; only PLAINTEXT is supported so far.",
+        tuple(f"{name}:{name}" for name in ("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT")),
+        "The security protocol of each listener name: PLAINTEXT or SASL_PLAINTEXT. A name that is "
+        "a protocol needs no entry. A node of a cluster has PLAINTEXT only.",
         pattern=r"[A-Za-z0-9_.\-]+:[A-Z0-9_]+",
-        example="NAME:PLAINTEXT",
+        example="NAME:PROTOCOL",
     )
     inter_broker_listener_name = Word(
         "",
-        "The listener by which brokers of a cluster reach each other; empty: the one named "
-        "PLAINTEXT, as in Kafka, or else the first one.",
+        "The listener by which brokers of a cluster reach each other; empty: the one named as "
+        "security.inter.broker.protocol, or else the first one.",
+    )
+    security_inter_broker_protocol = Word(
+        PLAINTEXT,
+        "The name of the listener by which brokers reach each other, if "
+        "inter.broker.listener.name is not given.",
+        choices=tuple(one.name for one in SecurityProtocol),
     )
     control_plane_listener_name = Word(
         "",
@@ -135,17 +155,43 @@ class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig, ReplicaConfig, 
         low=1,
     )
 
+    @classmethod
+    def refuse_unsupported_protection(cls, given: Mapping[str, object]) -> None:
+        """Refuse settings that restrict access in a way that is not supported; a node of a cluster
+        supports none.
+
+        Raises: InvalidSetting.
+        """
+        served = () if given.get("zookeeper.connect") else cls.table
+        for name, value in given.items():
+            refuse_protection(name, value, served=served)
+
+    @classmethod
+    def without_texts_of_secrets(cls, given: Mapping[str, object]) -> dict[str, object]:
+        """The same settings, whose repr hides secrets."""
+        return {
+            name: Password(value) if isinstance(value, str) and isinstance(
+                cls.table.get(bare_name(name)), Secret) else value
+            for name, value in given.items()
+        }  # fmt: skip
+
     @property
     def inner_listener(self) -> str:
         """The name of the listener by which brokers reach each other."""
         names = [text.partition("://")[0].upper() for text in self.listeners]
-        usual = PLAINTEXT if PLAINTEXT in names else next(iter(names), "")
+        usual = self.security_inter_broker_protocol
+        usual = usual if usual in names else next(iter(names), "")
         return self.inter_broker_listener_name.upper() or usual
 
     @property
     def control_listener(self) -> str:
         """The name of the listener between brokers and the controller."""
         return self.control_plane_listener_name.upper() or self.inner_listener
+
+    def listener_limits(self, listener: str) -> tuple[int, int]:
+        """The most connections of a listener at the same time, and new ones a second."""
+        own = self.of_listener(listener)
+        return own.max_connections, own.max_connection_creation_rate
 
     @classmethod
     def topic_defaults(cls) -> TopicConfig:
@@ -157,9 +203,18 @@ DYNAMIC = frozenset(s.synonym for s in TopicConfig.table.values() if s.synonym) 
     CORDONED, "follower.replication.throttled.rate", "leader.replication.throttled.rate",
     "log.cleaner.backoff.ms", "log.cleaner.dedupe.buffer.size",
     "log.cleaner.io.buffer.load.factor", "log.cleaner.io.max.bytes.per.second",
-    "max.connections", "max.connections.per.ip", "num.io.threads", "num.network.threads",
+    "max.connection.creation.rate", "max.connections", "max.connections.per.ip",
+    "max.connections.per.ip.overrides", "num.io.threads", "num.network.threads",
     "num.recovery.threads.per.data.dir", "producer.id.expiration.ms",
 }  # fmt: skip
 """Broker settings that take effect at run time: defaults of topics, and the settings of
 kafkalog.server.dynamic.  Other known settings are read-only; unknown names are stored
 unchanged, as in Kafka."""
+
+
+def is_dynamic(name: str) -> bool:
+    """True if a broker's setting, of all listeners or of one, takes effect at run time."""
+    own = own_setting(name)
+    if own is None:
+        return name in DYNAMIC
+    return own.name in ("max.connections", "max.connection.creation.rate")

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kafkalog.config.broker import BrokerConfig
-from kafkalog.config.declare import Setting, Words
-from kafkalog.config.protection import refuse_protection
+from kafkalog.config.declare import Secret, Setting, Words
+from kafkalog.config.protection import bare_name, refuse_protection
 from kafkalog.config.served import INTERNAL_SEGMENT_BYTES, check_segment_bytes, check_served
-from kafkalog.config.server import DYNAMIC
+from kafkalog.config.server import DYNAMIC, ServerConfig, is_dynamic
 from kafkalog.config.topic import TopicConfig
 from kafkalog.disk.layout import topic_problem
 from kafkalog.errors import InvalidSetting, UnknownSetting
@@ -49,7 +49,9 @@ SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 _OPERATIONS = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
 TOPIC_SOURCE, BROKER_SOURCE, DEFAULT_BROKER_SOURCE, STATIC_SOURCE, DEFAULT_SOURCE = 1, 2, 3, 4, 5
-_TYPES = {"bool": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
+_TYPES = {
+    "bool": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7, "password": 9,
+}  # fmt: skip
 
 _AT_START = frozenset({
     "broker.id", "controller.listener.names", "controller.quorum.bootstrap.servers",
@@ -87,8 +89,9 @@ class Refused(Exception):
 
 
 def is_sensitive(name: str) -> bool:
-    """True if a setting's value is secret."""
-    return bool(_SENSITIVE.search(name))
+    """True if a setting's value is secret, also one for a single listener."""
+    setting = ServerConfig.table.get(bare_name(name))
+    return bool(_SENSITIVE.search(name)) if setting is None else isinstance(setting, Secret)
 
 
 # ---- checking --------------------------------------------------------------------------------
@@ -163,7 +166,7 @@ def _check_broker(
     for key, value in changed.items():
         try:
             refuse_protection(key, value)
-            if value is not None and key in DYNAMIC:
+            if value is not None and is_dynamic(key):
                 check_served(type(static)({key: value}))
         except InvalidSetting as error:
             raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None

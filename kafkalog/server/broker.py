@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkalog.client.link.transport import Transport
 from kafkalog.clock import Clock, SkippingClock, SystemClock
-from kafkalog.config.protection import refuse_protection
 from kafkalog.config.replica import RACK_AWARE
 from kafkalog.config.served import check_served
 from kafkalog.config.server import ServerConfig
@@ -76,9 +75,6 @@ HAND_OVER_S = 10.0
 """How long a cluster's node waits at its end for followers in sync to have everything."""
 DIRECTORY = 2
 """Cleanup steps that run last; the first two are the directory's."""
-PLAINTEXT = 0
-"""Kafka's number of the security protocol."""
-
 
 _brokers: "weakref.WeakSet[Broker]" = weakref.WeakSet()
 
@@ -138,8 +134,7 @@ class Broker:
             )
         self._path = absolute(path)
         given = dict(config or {})
-        for name, value in given.items():
-            refuse_protection(name, value)
+        ServerConfig.refuse_unsupported_protection(given)
         if given.get(REBALANCE_DELAY) is None and not given.get("zookeeper.connect"):
             given[REBALANCE_DELAY] = 0  # a program with its own broker knows when all members are
             # there
@@ -147,7 +142,7 @@ class Broker:
             given["listeners"] = places.named(ANY_PORT if listeners is None else listeners)
         self._config = ServerConfig.of(given)
         check_served(self._config)
-        self._given = given
+        self._given = ServerConfig.without_texts_of_secrets(given)
         alone = not isinstance(listeners, str) and listeners is not None and not listeners
         planned = () if alone else places.planned(self._config)
         self._clock: Clock = clock or SystemClock()
@@ -260,7 +255,8 @@ class Broker:
         """Build the parts over the open directory, and start them."""
         config, metadata, clock, name = self._config, self._metadata, self._clock, self._name
         reactor, advertised = self._listening(planned)
-        endpoints = [(*one, PLAINTEXT) for one in advertised if one.port]
+        protocols = {one.name: int(one.protocol) for one in planned}
+        endpoints = [(*one, protocols[one.name]) for one in advertised if one.port]
         partitions = self._partitions(reactor, endpoints)
         acknowledger = self._owned(Acknowledger(reactor, clock, name), Acknowledger.stop)
         appends = Appends(partitions, reactor, acknowledger, clock)

@@ -1,5 +1,5 @@
-"""Limits of connections: how many, and how many new ones a second, in total, of a listener and of an
-address."""
+"""Limits of connections: how many at the same time, and how many new ones a second; in total, of a
+listener and of an address."""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkalog.config.server import DYNAMIC, ServerConfig
+from kafkalog.config.listeners import own_setting
+from kafkalog.config.server import ServerConfig, is_dynamic
 from kafkalog.errors import InvalidSetting
 from kafkalog.metadata.image import BROKER
 from kafkalog.server.connection_limits import apply_connection_limits
@@ -30,7 +31,8 @@ def in_effect(static: ServerConfig, image: "MetadataImage") -> ServerConfig:
     found: dict[str, object] = {}
     for resource in ("", str(image.node_id)):
         for name, value in image.config(BROKER, resource).items():
-            if name in DYNAMIC and name in ServerConfig.table:
+            own = own_setting(name)
+            if is_dynamic(name) and (name if own is None else own.name) in ServerConfig.table:
                 found[name] = value
     try:
         return ServerConfig.of(found, static) if found else static
