@@ -1,13 +1,15 @@
-"""Kafka's settings that restrict access.  A broker that does not support one of them refuses to
-start instead of serving everybody."""
+"""Kafka's settings that restrict access, and are not supported yet: a broker that is given one
+refuses to start instead of serving everybody."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Mapping
 
 from kafkalog.config.listeners import own_setting
+from kafkalog.config.sasl import SaslServerSettings
+from kafkalog.config.ssl import ServerSslSettings
 from kafkalog.errors import InvalidSetting
 
-__all__ = ["bare_name", "protects", "refuse_protection"]
+__all__ = ["bare_name", "protects", "refuse_protection", "refuse_protections"]
 
 _BEGINS = ("authorizer.", "delegation.token.", "password.encoder.", "sasl.", "ssl.")
 _NAMES = frozenset({
@@ -56,15 +58,26 @@ _NOTHING = {
 """Kafka's defaults, besides the empty value."""
 
 
+SERVED_ALONE = frozenset(
+    {*ServerSslSettings.table, *SaslServerSettings.table, "security.inter.broker.protocol"}
+)
+"""Settings that a single node obeys, and a node of a cluster does not yet."""
+
+
 def bare_name(name: str) -> str:
     """A setting's name without the listener and the SASL mechanism that it is for."""
     own = own_setting(name)
     return name if own is None else own.name
 
 
-def protects(name: str, value: object) -> bool:
-    """True if a setting with this name and value is meant to restrict access."""
+def protects(name: str, value: object, *, clustered: bool = False) -> bool:
+    """True if a setting with this name and value is meant to restrict access, and would not.
+
+    `clustered`: for a node of a cluster, or in metadata, as no change at run time is obeyed.
+    """
     bare = bare_name(name)
+    if not clustered and bare in SERVED_ALONE:
+        return False
     if not (bare in _NAMES or bare.startswith(_BEGINS)) or _TUNING.fullmatch(bare):
         return False
     text = "" if value is None else str(value).strip()
@@ -72,16 +85,26 @@ def protects(name: str, value: object) -> bool:
 
 
 def refuse_protection(
-    name: str, value: object, where: str = "", served: Collection[str] = ()
+    name: str, value: object, where: str = "", *, clustered: bool = False
 ) -> None:
-    """Refuse a setting that restricts access, unless it is among those `served`.
-
-    `where`: whose setting it is, for the message.
+    """Refuse a setting that would restrict access and does not.  `where`: whose setting it is, for
+    the message.
 
     Raises: InvalidSetting, without the value, which may be a secret.
     """
-    if bare_name(name) not in served and protects(name, value):
+    if protects(name, value, clustered=clustered):
         raise InvalidSetting(
-            f"{where}{name}: found a value, wanted none: kafkalog cannot protect in this way yet; "
+            f"{where}{name}: found a value, wanted none: kafkalog cannot protect in this way "
+            f"{'here' if bare_name(name) in SERVED_ALONE else 'yet'}; "
             "without the setting, everyone who reaches a listener may do everything"
         )
+
+
+def refuse_protections(found: Mapping[str, object]) -> None:
+    """Refuse all settings of a broker that would restrict access and do not.
+
+    Raises: InvalidSetting.
+    """
+    clustered = bool(found.get("zookeeper.connect"))
+    for name, value in found.items():
+        refuse_protection(name, value, clustered=clustered)

@@ -6,10 +6,11 @@ from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.declare import Flag, Long, Password, Secret, Whole, Word, Words
 from kafkalog.config.group import GroupConfig
 from kafkalog.config.listeners import ListenerSettings, SecurityProtocol, own_setting
-from kafkalog.config.protection import bare_name, refuse_protection
+from kafkalog.config.protection import bare_name
 from kafkalog.config.quota import QuotaConfig
 from kafkalog.config.replica import ReplicaConfig
 from kafkalog.config.sasl import SaslServerSettings
+from kafkalog.config.ssl import ServerSslSettings
 from kafkalog.config.topic import TopicConfig
 from kafkalog.config.transaction import TransactionConfig
 
@@ -27,6 +28,7 @@ class ServerConfig(
     ReplicaConfig,
     QuotaConfig,
     SaslServerSettings,
+    ServerSslSettings,
 ):
     """All settings that a broker takes, under Kafka's names."""
 
@@ -154,17 +156,6 @@ class ServerConfig(
         "single node keeps one.",
         low=1,
     )
-
-    @classmethod
-    def refuse_unsupported_protection(cls, given: Mapping[str, object]) -> None:
-        """Refuse settings that restrict access in a way that is not supported; a node of a cluster
-        supports none.
-
-        Raises: InvalidSetting.
-        """
-        served = () if given.get("zookeeper.connect") else cls.table
-        for name, value in given.items():
-            refuse_protection(name, value, served=served)
 
     @classmethod
     def without_texts_of_secrets(cls, given: Mapping[str, object]) -> dict[str, object]:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from kafkalog.config.listeners import own_setting
 from kafkalog.config.properties import parse_properties
+from kafkalog.config.protection import refuse_protections
 from kafkalog.config.server import ServerConfig
 
 __all__ = ["Properties", "read_properties", "sorted_out"]
@@ -114,7 +115,7 @@ def sorted_out(found: Mapping[str, str]) -> Properties:
     config: dict[str, object] = {}
     notes: list[str] = []
     others = _controllers(found)
-    ServerConfig.refuse_unsupported_protection(
+    refuse_protections(
         {name: value for name, value in found.items()
          if _listener_of(name) not in others and name != "zookeeper.connect"}
     )  # fmt: skip

@@ -26,14 +26,18 @@ from kafkalog.metadata.requests import (
     TopicMoves,
     TopicNamed,
 )
+from kafkalog.security.acls import Acl, AclFilter
 
 __all__ = [
+    "acl_filter",
+    "acl_filters",
     "all_settings",
     "deleted_topics",
     "elections",
     "features",
     "more_partitions",
     "moves",
+    "new_acls",
     "new_topics",
     "quota_changes",
     "quotas_asked",
@@ -149,3 +153,32 @@ def quotas_asked(body: Any) -> QuotasAsked:
     """The filters of DescribeClientQuotas."""
     filters = [QuotaFilter(one.entity_type, one.match_type, one.match) for one in body.components]
     return QuotasAsked(filters, body.strict)
+
+
+def new_acls(body: Any) -> list[Acl]:
+    """The ACLs of CreateAcls."""
+    return [
+        Acl(
+            one.resource_type,
+            one.resource_name,
+            one.resource_pattern_type,
+            one.principal,
+            one.host,
+            one.operation,
+            one.permission_type,
+        )  # fmt: skip
+        for one in body.creations
+    ]
+
+
+def acl_filters(body: Any) -> list[AclFilter]:
+    """The filters of DeleteAcls."""
+    return [acl_filter(one) for one in body.filters]
+
+
+def acl_filter(one: Any) -> AclFilter:
+    """The filter of DescribeAcls, or one of DeleteAcls."""
+    return AclFilter(
+        one.resource_type_filter, one.resource_name_filter, one.pattern_type_filter,
+        one.principal_filter, one.host_filter, one.operation, one.permission_type,
+    )  # fmt: skip

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkalog.client.link.transport import Transport
 from kafkalog.clock import Clock, SkippingClock, SystemClock
+from kafkalog.config.protection import refuse_protections
 from kafkalog.config.replica import RACK_AWARE
 from kafkalog.config.served import check_served
 from kafkalog.config.server import ServerConfig
@@ -134,7 +135,7 @@ class Broker:
             )
         self._path = absolute(path)
         given = dict(config or {})
-        ServerConfig.refuse_unsupported_protection(given)
+        refuse_protections(given)
         if given.get(REBALANCE_DELAY) is None and not given.get("zookeeper.connect"):
             given[REBALANCE_DELAY] = 0  # a program with its own broker knows when all members are
             # there

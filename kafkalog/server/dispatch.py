@@ -6,6 +6,7 @@ from typing import Any
 from kafkalog.errors import InvalidRequest, UnsupportedVersion
 from kafkalog.server import handlers
 from kafkalog.server.failures import answer_failure, handler_failed
+from kafkalog.server.guards import admit
 from kafkalog.server.handlers import api_versions
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
@@ -45,9 +46,7 @@ class Dispatch:
 
     def _answer(self, request: Request) -> None:
         route = handlers.route(request.api)
-        denied = self._node.admission.denied(request.peer.principal, route.needs)
-        if denied is not None:
-            answer_failure(request, denied, f"{request.api.name}: the principal may not do this")
+        if self._node.admission.guards(request.peer) and not admit(self._node, request):
             return
         response: Any = route.handler(self._node, request)
         if response is not None:

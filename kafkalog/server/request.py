@@ -1,7 +1,7 @@
 """A request on its way through Python: decoded, and answered once, by any thread."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkalog.server.failed_answers import UNEXPECTED, failed_answer
@@ -64,7 +64,8 @@ class Request:
     """One request from the network threads; it is answered exactly once."""
 
     __slots__ = (
-        "_id", "_reactor", "api", "body", "correlation_id", "meter", "peer", "size", "version",
+        "_adjust", "_id", "_reactor", "api", "body", "correlation_id", "cut", "meter", "peer",
+        "size", "version",
     )  # fmt: skip
 
     def __init__(self, reactor: "Answers", raw: "RawRequest") -> None:
@@ -80,6 +81,9 @@ class Request:
         """The bytes after the header, later the decoded Struct."""
         self.size: int = raw.body_bytes
         """Approximate memory of the body, in bytes."""
+        self.cut = False
+        """True if the body lacks what the caller may not use; `answer` adds the refusals."""
+        self._adjust: Callable[[Answer], Answer] | None = None
         self.meter: Meter | None = None
         """Measures it for its client's quotas; None: it has none."""
 
@@ -101,12 +105,19 @@ class Request:
             self.body.member_id = body.member_id
         return body
 
+    def adjust(self, change: Callable[[Answer], Answer], *, cut: bool) -> None:
+        """Pass the fields of the answer through `change` before they are sent."""
+        self._adjust, self.cut = change, cut
+
     def answer(self, response: Answer) -> None:
         """Send a response with the fields of the API's schema; if it cannot be encoded, as with a
         name that is too long together with what was added to it, an error instead."""
-        if self.meter is not None and (ms := self._throttle()) and self._has_throttle_time():
-            response = {**response, "throttle_time_ms": ms}
+        ms = self._throttle() if self.meter is not None else 0
         try:
+            if self._adjust is not None:
+                response = self._adjust(response)
+            if ms and self._has_throttle_time():
+                response = {**response, "throttle_time_ms": ms}
             data = self.api.encode_response(self.version, response)
         except Exception as problem:
             _logger.error("%r: its answer cannot be encoded", self, exc_info=problem)

@@ -6,6 +6,7 @@ The table itself is in wire/tables, one constant per API under Kafka's name in c
 from __future__ import annotations
 
 from kafkalog.wire.api import Api
+from kafkalog.wire.tables.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from kafkalog.wire.tables.cluster import (
     ALTER_PARTITION_REASSIGNMENTS,
     ALTER_REPLICA_LOG_DIRS,
@@ -57,13 +58,8 @@ from kafkalog.wire.tables.later.quorum import (
     VOTE,
 )
 from kafkalog.wire.tables.later.security import (
-    ALTER_USER_SCRAM_CREDENTIALS,
-    CREATE_ACLS,
     CREATE_DELEGATION_TOKEN,
-    DELETE_ACLS,
-    DESCRIBE_ACLS,
     DESCRIBE_DELEGATION_TOKEN,
-    DESCRIBE_USER_SCRAM_CREDENTIALS,
     EXPIRE_DELEGATION_TOKEN,
     RENEW_DELEGATION_TOKEN,
     SASL_AUTHENTICATE,
@@ -119,6 +115,10 @@ from kafkalog.wire.tables.transactions import (
     LIST_TRANSACTIONS,
     TXN_OFFSET_COMMIT,
     WRITE_TXN_MARKERS,
+)
+from kafkalog.wire.tables.users import (
+    ALTER_USER_SCRAM_CREDENTIALS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
 )
 
 __all__ = [

@@ -21,7 +21,10 @@ OF_CONTROLLER = (ALTER_PARTITION, ALLOCATE_PRODUCER_IDS, CONTROLLED_SHUTDOWN)
 OF_METADATA_LOG = (apis.DESCRIBE_QUORUM, apis.UNREGISTER_BROKER, apis.UNREGISTER_CONTROLLER)
 """APIs about the metadata log (KRaft), which nodes of a cluster on ZooKeeper do not have: a client
 that sees them there asks until its time is up.  Kafka 3.9 on ZooKeeper leaves them out, too."""
-OF_SINGLE_NODE = (apis.DESCRIBE_CLIENT_QUOTAS, apis.ALTER_CLIENT_QUOTAS)
+OF_SINGLE_NODE = (
+    apis.DESCRIBE_USER_SCRAM_CREDENTIALS, apis.ALTER_USER_SCRAM_CREDENTIALS,
+    apis.DESCRIBE_CLIENT_QUOTAS, apis.ALTER_CLIENT_QUOTAS,
+)  # fmt: skip
 """APIs that the nodes of a cluster on ZooKeeper do not serve."""
 ZERO_SINCE = 4
 """A feature whose lowest level is 0 must not be reported to older clients (KAFKA-17492)."""

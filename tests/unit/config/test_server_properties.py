@@ -97,7 +97,7 @@ def test_of_several_directories_one_is_used_and_that_is_said() -> None:
 
 def test_notes_on_settings_are_true(tmp_path: Path) -> None:
     """A setting is reported as ignored exactly if it has no effect."""
-    with_effect = dict.fromkeys(ServerConfig.names(), "1")
+    with_effect = {**dict.fromkeys(ServerConfig.names(), "1"), "zookeeper.connect": ""}
     found = sorted_out(with_effect)
     assert found.config == with_effect
     assert found.notes == ()

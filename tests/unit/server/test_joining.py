@@ -105,7 +105,7 @@ def test_the_command_shows_the_findings_of_a_start(
     """With the options of `serve`; a directory that does not exist is not created."""
     file = tmp_path / "server.properties"
     file.write_text(f"broker.id=2\nzookeeper.connect={hosts}\nlog.dirs={tmp_path / '2'}\n"
-                    "listeners=INSIDE://10.0.0.4:9092\nssl.protocol=TLSv1.3\n"
+                    "listeners=INSIDE://10.0.0.4:9092\nbackground.threads=9\n"
                     "listener.security.protocol.map=INSIDE:PLAINTEXT\n")  # fmt: skip
     command = ["cluster", "precheck", "--zookeeper", hosts]
     with joined(tmp_path / "1", hosts, 1, num_partitions=3):
@@ -118,7 +118,9 @@ def test_the_command_shows_the_findings_of_a_start(
         assert main(["cluster", "precheck", "--config", str(file), "--json"]) == 1
         rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert [(row["severity"], row["subject"]) for row in rows] == [
-            ("refuse", "listener PLAINTEXT"), ("warn", "ssl.protocol"), ("warn", "num.partitions"),
+            ("refuse", "listener PLAINTEXT"),
+            ("warn", "background.threads"),
+            ("warn", "num.partitions"),
         ]  # fmt: skip
         assert main([*command, "--node-id", "1"]) == 0
         assert "node.id: broker 1 is alive." in capsys.readouterr().out
