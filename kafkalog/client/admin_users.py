@@ -7,15 +7,15 @@ from typing import Any
 
 from kafkalog import arguments
 from kafkalog.arguments import INT32_MAX, whole_number
+from kafkalog.client.admin_quotas import AdminQuotas
 from kafkalog.client.calls import users as users_
 from kafkalog.client.calls.results import Results
-from kafkalog.client.link.locked_cluster import Locked
 from kafkalog.errors import ArgumentError
 
 __all__ = ["AdminUsers"]
 
 
-class AdminUsers(Locked):
+class AdminUsers(AdminQuotas):
     """A part of Admin."""
 
     def describe_user_scram_credentials(
