@@ -179,7 +179,8 @@ bool kl_arrivals_enter(kl_arrivals *arrivals, int32_t listener, const uint8_t *a
     int64_t wait_ms = count(arrivals, arrivals->rate, arrivals->limits.rate, now_ms);
     if (!is_known(listener)) return true;
     of_listener *one = &arrivals->listeners[listener];
-    wait_ms = KL_MAX(wait_ms, count(arrivals, one->rate, one->rate_max, now_ms));
+    int64_t own_ms = count(arrivals, one->rate, one->rate_max, now_ms);
+    wait_ms = KL_MAX(wait_ms, own_ms);
     if (wait_ms > 0) one->ready_ms = now_ms + wait_ms;
     return true;
 }
