@@ -93,6 +93,7 @@ class Admin(Turns):
         await self.close()
 
     abort_transaction = awaited(_admin.Admin.abort_transaction)
+    alter_client_quotas = awaited(_admin.Admin.alter_client_quotas)
     alter_configs = awaited(_admin.Admin.alter_configs)
     alter_group_offsets = awaited(_admin.Admin.alter_group_offsets)
     alter_partition_reassignments = awaited(_admin.Admin.alter_partition_reassignments)
@@ -106,6 +107,7 @@ class Admin(Turns):
     delete_records = awaited(_admin.Admin.delete_records)
     delete_topic = awaited(_admin.Admin.delete_topic)
     delete_topics = awaited(_admin.Admin.delete_topics)
+    describe_client_quotas = awaited(_admin.Admin.describe_client_quotas)
     describe_cluster = awaited(_admin.Admin.describe_cluster)
     describe_configs = awaited(_admin.Admin.describe_configs)
     describe_delegation_tokens = awaited(_admin.Admin.describe_delegation_tokens)

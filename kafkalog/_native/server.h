@@ -95,6 +95,23 @@ void kl_server_free(kl_server *server);
 /* Change the config's limits; open connections stay.  KL_E_ARGUMENT. */
 kl_status kl_server_set_limits(kl_server *server, int32_t connections_max,
                                int32_t connections_per_ip_max);
+/* Limits of new connections, per second; INT32_MAX, the initial value: none. */
+typedef struct {
+    int32_t rate;    /* of all listeners: then none is accepted for a while */
+    int32_t ip_rate; /* of an address: then its new ones are closed, after one window */
+} kl_arrival_limits;
+/* An address with limits of its own. */
+typedef struct {
+    uint8_t address[16];     /* IPv4 mapped to IPv6 */
+    int32_t connections_max; /* at the same time; -1: as other addresses */
+    int32_t rate;            /* 0: as other addresses */
+} kl_ip_limit;
+/* Replace them; and those of a listener (connections at the same time: then none is accepted; and
+ * per second).  KL_E_ARGUMENT, KL_E_NO_MEMORY. */
+kl_status kl_server_set_arrivals(kl_server *server, const kl_arrival_limits *limits,
+                                 const kl_ip_limit *of_ips, int32_t count);
+kl_status kl_server_set_listener_limits(kl_server *server, int32_t listener,
+                                        int32_t connections_max, int32_t rate);
 /* Change the number of network threads: new ones start at once; a surplus one passes each
  * connection, when none of its requests is in progress, to the others, and ends.  KL_E_ARGUMENT,
  * KL_E_CLOSED; KL_E_NO_MEMORY, KL_E_IO: not all could start. */
@@ -183,6 +200,7 @@ typedef struct {
     int64_t connections; /* now */
     int64_t accepted;    /* since the start, as are the next ones */
     int64_t refused_per_ip;
+    int64_t held_per_ip;   /* an address exceeded its rate */
     int64_t accept_pauses; /* without descriptors or memory, 100 ms each */
     int64_t closed_idle;
     int64_t closed_half_frame;

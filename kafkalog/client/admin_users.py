@@ -7,17 +7,17 @@ from typing import Any
 
 from kafkalog import arguments
 from kafkalog.arguments import INT32_MAX, INT64_MAX, whole_number
+from kafkalog.client.admin_quotas import AdminQuotas
 from kafkalog.client.calls import tokens as tokens_
 from kafkalog.client.calls import users as users_
 from kafkalog.client.calls.results import Results
-from kafkalog.client.link.locked_cluster import Locked
 from kafkalog.errors import ArgumentError
 from kafkalog.security.principal import Principal, parse_principal
 
 __all__ = ["AdminUsers"]
 
 
-class AdminUsers(Locked):
+class AdminUsers(AdminQuotas):
     """A part of Admin."""
 
     def describe_user_scram_credentials(

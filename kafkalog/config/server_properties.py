@@ -60,7 +60,6 @@ _IGNORED = {
     "num.replica.alter.log.dirs.threads": "ignored: there is one data directory",
     "unstable.api.versions.enable": _LATER,
     "unstable.feature.versions.enable": _LATER,
-    "max.connection.creation.rate": _LATER,
     "request.timeout.ms": _ONE_NODE,
     "reserved.broker.max.id": "ignored: node.id may be any number",
     "broker.id.generation.enable": "ignored: a new node of a cluster needs node.id; alone it is 1",

@@ -68,6 +68,7 @@ class Stats(NamedTuple):
     connections: int
     accepted: int
     refused_per_ip: int
+    held_per_ip: int
     accept_pauses: int
     closed_idle: int
     closed_half_frame: int
