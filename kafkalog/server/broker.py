@@ -47,6 +47,7 @@ from kafkalog.server.network.in_process import InProcessTransport
 from kafkalog.server.network.reactor import NO_CONTROL, Reactor
 from kafkalog.server.node import Node
 from kafkalog.server.partitions import Partitions
+from kafkalog.server.quotas import ClientQuotas
 from kafkalog.server.replica_manager import ReplicaManager
 from kafkalog.server.threads.acknowledger import Acknowledger
 from kafkalog.server.threads.deletions import Deletions
@@ -75,9 +76,6 @@ HAND_OVER_S = 10.0
 """How long a cluster's node waits at its end for followers in sync to have everything."""
 DIRECTORY = 2
 """Cleanup steps that run last; the first two are the directory's."""
-PLAINTEXT = 0
-"""Kafka's number of the security protocol."""
-
 
 _brokers: "weakref.WeakSet[Broker]" = weakref.WeakSet()
 
@@ -145,7 +143,7 @@ class Broker:
             given["listeners"] = places.named(ANY_PORT if listeners is None else listeners)
         self._config = ServerConfig.of(given)
         check_served(self._config)
-        self._given = given
+        self._given = ServerConfig.without_texts_of_secrets(given)
         alone = not isinstance(listeners, str) and listeners is not None and not listeners
         planned = () if alone else places.planned(self._config)
         self._clock: Clock = clock or SystemClock()
@@ -258,7 +256,8 @@ class Broker:
         """Build the parts over the open directory, and start them."""
         config, metadata, clock, name = self._config, self._metadata, self._clock, self._name
         reactor, advertised = self._listening(planned)
-        endpoints = [(*one, PLAINTEXT) for one in advertised if one.port]
+        protocols = {one.name: int(one.protocol) for one in planned}
+        endpoints = [(*one, protocols[one.name]) for one in advertised if one.port]
         partitions = self._partitions(reactor, endpoints)
         acknowledger = self._owned(Acknowledger(reactor, clock, name), Acknowledger.stop)
         appends = Appends(partitions, reactor, acknowledger, clock)
@@ -282,9 +281,13 @@ class Broker:
         transactions = transaction_coordinator(
             config, metadata, partitions, appends, producer_ids, markers, clock
         )
+        admission = Admission(reactor)
+        quotas = ClientQuotas(
+            reactor.buckets, clock, config, lambda number: admission.principal(number).name
+        )
         self._node = Node(
             config=config, given=self._given, manager=self._manager, metadata=metadata,
-            partitions=partitions, reactor=reactor, admission=Admission(reactor),
+            partitions=partitions, reactor=reactor, admission=admission, quotas=quotas,
             coordinator=groups, acknowledger=acknowledger, advertised=advertised,
             producer_ids=producer_ids, bulk=bulk, transactions=transactions, guards=guards,
             markers=markers, continuations=continuations, deletions=deletions,
@@ -353,7 +356,9 @@ class Broker:
         """Start all parts."""
         reactor = node.reactor
         dispatch = Dispatch(node)
-        workers = self._owned(Workers(reactor, dispatch, self._name, node.bulk), Workers.join)
+        workers = self._owned(
+            Workers(reactor, dispatch, self._name, node.bulk, node.quotas.resolve), Workers.join
+        )
         self._owned(reactor, lambda it: it.stop(STOP_MS))
         self._faults = self._owned(Faults(node, dispatch, workers.reroute), Faults.stop)
         self._owned(node.coordinator, Coordinator.close)
@@ -365,6 +370,8 @@ class Broker:
         self._inside = self._owned(InProcessTransport(reactor, self.path), InProcessTransport.close)
         follow_coordinators(node)
         follow_addresses(node)
+        if not node.clustered:
+            node.quotas.follow(node.metadata)
         node.coordinator.start()
         node.transactions.start()
         reactor.start()

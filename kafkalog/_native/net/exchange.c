@@ -57,6 +57,7 @@ kl_exchange *kl_exchange_new(kl_conn *conn, kl_chunk *frame, const kl_header *he
     exchange->kind = kind_of(conn->net, header->api_key);
     exchange->request = (kl_request){.context = conn->net->context,
                                      .conn = conn,
+                                     .client = &conn->client,
                                      .thread = conn->thread->index,
                                      .listener = conn->listener,
                                      .principal = conn->principal,
@@ -139,7 +140,8 @@ static void unpark(kl_exchange *exchange) {
 static bool go_up(kl_exchange *exchange) {
     kl_thread *thread = exchange->owner;
     /* The header is parsed already; a request without its frame cannot go to Python. */
-    if (exchange->request.no_up || exchange->frame == NULL) return false;
+    bool may = !exchange->request.no_up || exchange->request.why == KL_UP_QUOTA;
+    if (!may || exchange->frame == NULL) return false;
     if (exchange->kind == NULL) exchange->request.why = KL_UP_API;
     kl_response_clear(exchange);
     exchange->state = KL_IN_PYTHON;
@@ -188,6 +190,11 @@ bool kl_exchange_answered(kl_exchange *exchange) {
     exchange->state = KL_WHOLE; /* Python no longer has it */
     switch (exchange->outcome) {
     case KL_ANSWER: exchange->state = KL_ANSWERED; return true;
+    case KL_RESOLVED:
+        exchange->client.key = exchange->request.client->key; /* set by the run */
+        *exchange->request.client = exchange->client;
+        exchange->request.why = KL_UP_FAST_PATH;
+        return exchange->frame != NULL && kl_exchange_run(exchange);
     case KL_AGAIN:
     case KL_AGAIN_UNHEARD:
         exchange->kind = own_kind_of(exchange->owner->net, exchange->request.api_key);

@@ -25,6 +25,7 @@ typedef enum {
     KL_ANSWER,
     KL_AGAIN,
     KL_AGAIN_UNHEARD, /* and close its connection instead of answering */
+    KL_RESOLVED,      /* its client is known now: run it as if it had just arrived */
     KL_CLOSE
 } kl_outcome; /* Python's answer */
 
@@ -46,6 +47,7 @@ struct kl_exchange {
     uint32_t slot;    /* up.c: if taken */
     kl_letter answer; /* in flight from Python to the thread */
     kl_outcome outcome;
+    kl_client client; /* with KL_RESOLVED */
     kl_letter wake;
     _Atomic(bool) wake_posted;
     _Atomic(bool) read; /* Python no longer needs the frame, and has posted a wake */

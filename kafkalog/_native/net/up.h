@@ -46,6 +46,8 @@ kl_status kl_up_take(kl_up *up, int32_t timeout_ms, kl_request_info *out);
 kl_status kl_up_answer(kl_up *up, uint64_t id, const uint8_t *body, size_t bytes,
                        int32_t header_version);
 kl_status kl_up_again(kl_up *up, uint64_t id, bool heard);
+kl_status kl_up_resolved(kl_up *up, uint64_t id, const kl_client *client);
+kl_status kl_up_throttle(kl_up *up, uint64_t id, int32_t ms);
 /* Python keeps it, but no longer needs its bytes. */
 kl_status kl_up_read(kl_up *up, uint64_t id);
 kl_status kl_up_drop(kl_up *up, uint64_t id);

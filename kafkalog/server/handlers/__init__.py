@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from kafkalog.security.permissions import Kind, Operation
 from kafkalog.server.handlers import (
+    acls,
     api_versions,
     cluster,
     configs,
@@ -20,8 +21,10 @@ from kafkalog.server.handlers import (
     metadata,
     produce,
     producers,
+    quotas,
     records,
     transactions,
+    users,
 )
 from kafkalog.server.handlers.common import Handler
 from kafkalog.wire import apis
@@ -83,6 +86,9 @@ ROUTES: dict[int, Route] = {
         (apis.LIST_TRANSACTIONS, transactions.to_coordinator, (_DESCRIBE, _ID)),
         (apis.OFFSET_FOR_LEADER_EPOCH, epochs.offset_for_leader_epoch,
          (_DESCRIBE, _TOPIC), (_ACTION, _CLUSTER)),
+        (apis.DESCRIBE_ACLS, acls.describe_acls, (_DESCRIBE, _CLUSTER)),
+        (apis.CREATE_ACLS, acls.alter_acls, (_ALTER, _CLUSTER)),
+        (apis.DELETE_ACLS, acls.alter_acls, (_ALTER, _CLUSTER)),
         (apis.DESCRIBE_CONFIGS, configs.describe_configs,
          (Operation.DESCRIBE_CONFIGS, _CLUSTER), (Operation.DESCRIBE_CONFIGS, _TOPIC)),
         (apis.ALTER_CONFIGS, controller.to_controller,
@@ -101,6 +107,13 @@ ROUTES: dict[int, Route] = {
         (apis.DESCRIBE_QUORUM, cluster.describe_quorum, (_DESCRIBE, _CLUSTER)),
         (apis.DESCRIBE_CLUSTER, cluster.describe_cluster, (_DESCRIBE, _CLUSTER)),
         (apis.DESCRIBE_PRODUCERS, producers.describe_producers, (_READ, _TOPIC)),
+        (apis.DESCRIBE_USER_SCRAM_CREDENTIALS, users.describe_user_scram_credentials,
+         (_DESCRIBE, _CLUSTER)),
+        (apis.ALTER_USER_SCRAM_CREDENTIALS, controller.to_controller, (_ALTER, _CLUSTER)),
+        (apis.DESCRIBE_CLIENT_QUOTAS, quotas.describe_client_quotas,
+         (Operation.DESCRIBE_CONFIGS, _CLUSTER)),
+        (apis.ALTER_CLIENT_QUOTAS, controller.to_controller,
+         (Operation.ALTER_CONFIGS, _CLUSTER)),
         (apis.UNREGISTER_BROKER, controller.to_controller, (_ALTER, _CLUSTER)),
         (apis.UNREGISTER_CONTROLLER, controller.to_controller, (_ALTER, _CLUSTER)),
         (apis.LIST_CONFIG_RESOURCES, configs.list_config_resources,

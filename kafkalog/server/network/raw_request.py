@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from kafkalog._native import ffi
+from kafkalog._native import ffi, lib
 
 __all__ = ["Answers", "RawRequest"]
 
@@ -22,6 +22,9 @@ class Answers(Protocol):
     def read(self, request_id: int) -> None:
         """Free its bytes."""
 
+    def throttle(self, request_id: int, ms: int) -> None:
+        """Mute its connection for that time once it is answered."""
+
     def drop(self, request_id: int) -> None:
         """Close its connection."""
 
@@ -32,6 +35,7 @@ class RawRequest:
     __slots__ = (
         "_at", "_body", "_reactor", "api_key", "api_version", "body_bytes", "client_id",
         "connection", "correlation_id", "id", "listener", "not_fast", "peer", "principal",
+        "subject",
     )  # fmt: skip
 
     def __init__(self, reactor: Answers, info: Any) -> None:
@@ -56,10 +60,14 @@ class RawRequest:
             self.client_id = name.decode("utf-8", "replace")
         self.peer: str = ffi.string(info.peer).decode("ascii")
         """`10.0.0.1:40312`, `[::1]:40312`, `unix`, `inside`."""
+        self.subject: bytes | None = None
+        """DER of the subject of the client's certificate; None: it showed none."""
+        if info.subject_bytes:
+            self.subject = bytes(ffi.buffer(info.subject, info.subject_bytes))
         self.body_bytes: int = info.body_bytes
         self._at = info.body
         self._body: memoryview | None = None
-        if self.body_bytes <= COPIED_BYTES_MAX:
+        if self.body_bytes <= COPIED_BYTES_MAX and self.not_fast != lib.KL_UP_QUOTA:
             self._body = self.body
 
     @property

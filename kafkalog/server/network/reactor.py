@@ -14,13 +14,16 @@ from kafkalog._native import check, ffi, lib
 from kafkalog.config.server import ServerConfig
 from kafkalog.errors import ArgumentError
 from kafkalog.replication.followers import CaughtUp, Follower, FollowerState
+from kafkalog.server.network.buckets import Buckets
 from kafkalog.server.network.raw_request import RawRequest
 
 if TYPE_CHECKING:
     from kafkalog.log.handle import Handle
+    from kafkalog.server.network.tls import TlsContext
 
 __all__ = [
-    "ANONYMOUS", "NO_CONTROL", "RIGHTS", "Appended", "Reactor", "RoleChange", "Stats", "Usage",
+    "ANONYMOUS", "NO_CONTROL", "RIGHTS", "Appended", "HandshakeFailure", "Reactor", "RoleChange",
+    "Stats", "Usage",
 ]  # fmt: skip
 
 ANONYMOUS: int = lib.KL_ANONYMOUS
@@ -73,7 +76,21 @@ class Stats(NamedTuple):
     cold: int
     allocations: int
     buffer_bytes: int
+    handshakes: int
+    """TLS, complete."""
+    handshakes_failed: int
     network_threads: int
+
+
+class HandshakeFailure(NamedTuple):
+    """A TLS handshake that failed."""
+
+    listener: int
+    peer: str
+    """As in RawRequest."""
+    reason: str
+    lost: int
+    """Further failures before it that are not reported."""
 
 
 class Usage(NamedTuple):
@@ -165,6 +182,8 @@ class Reactor:
             "produce_waiting_max": config.kafkalog_produce_waiting_max,
             "quota_windows": config.replication_quota_window_num,
             "quota_window_ms": config.replication_quota_window_size_seconds * 1000,
+            "client_quota_windows": config.quota_window_num,
+            "client_quota_window_ms": config.quota_window_size_seconds * 1000,
             "node_id": config.node_id if node_id is None else node_id,
             "control_listener": control_listener,
             "manual_clock": int(manual_clock),
@@ -173,6 +192,8 @@ class Reactor:
         check(lib.kl_server_new(ffi.new("kl_server_config *", settings), out))
         self._c = ffi.gc(out[0], lib.kl_server_free)
         self.set_permit(ANONYMOUS, RIGHTS)
+        self.buckets = Buckets(self._c)
+        """The use of clients' quotas."""
         self._stopped = False
         # The logs that C uses: they must not be garbage collected before it has stopped.
         self._logs: dict[tuple[str, int], Handle] = {}
@@ -200,17 +221,39 @@ class Reactor:
 
     # ---- its life ------------------------------------------------------------------------------
 
-    def listen(self, host: str, port: int, listener: int) -> int:
+    def listen(self, host: str, port: int, listener: int, tls: "TlsContext | None" = None) -> int:
         """Accept connections at an address, a host name (its first address, IPv4 before IPv6),
         "" (all addresses) or `unix:/path`; returns the bound port (port 0: any free one).
 
-        Each request carries `listener`.
+        Each request carries `listener`.  `tls`: None: connections are not encrypted.
 
         Raises: IoFailed, NotFound (no such host), ArgumentError, Closed.
         """
         bound = ffi.new("int32_t *")
-        check(lib.kl_server_listen(self._c, host.encode(), port, listener, bound))
+        c_tls = ffi.NULL if tls is None else tls.c
+        check(lib.kl_server_listen(self._c, host.encode(), port, listener, c_tls, bound))
         return int(bound[0])
+
+    def set_tls(self, listener: int, tls: "TlsContext") -> None:
+        """Use other keys for later connections of a listener that has TLS; open ones go on.
+
+        Raises: NotFound (it has none).
+        """
+        check(lib.kl_server_set_tls(self._c, listener, tls.c))
+
+    def handshake_failure(self, timeout_ms: int) -> HandshakeFailure | None:
+        """The next failed TLS handshake; None if none came.
+
+        Raises: Closed (the server was stopped).
+        """
+        out = ffi.new("kl_handshake_failure *")
+        status = lib.kl_server_take_failure(self._c, timeout_ms, out)
+        if status == lib.KL_E_TIMEOUT:
+            return None
+        check(status)
+        peer, reason = (ffi.string(text).decode("utf-8", "replace")
+                        for text in (out.peer, out.reason))  # fmt: skip
+        return HandshakeFailure(out.listener, peer, reason, out.lost)
 
     def adopt(self, connection: socket.socket, listener: int) -> None:
         """Serve one end of a connected stream socket as if it had been accepted on `listener`.
@@ -294,6 +337,10 @@ class Reactor:
         Raises: NotFound, when the request has ended.
         """
         check(lib.kl_server_read(self._c, request_id))
+
+    def throttle(self, request_id: int, ms: int) -> None:
+        """As Buckets.throttle."""
+        self.buckets.throttle(request_id, ms)
 
     def drop(self, request_id: int) -> None:
         """Close the request's connection.
