@@ -57,8 +57,8 @@ def naive(
     """The rules, one after the other."""
     about = [
         a for a in acls
-        if a.kind == kind
-        and (a.name == name if a.pattern == LITERAL else name.startswith(a.name))
+        if (a.kind == kind
+        and (a.name == name if a.pattern == LITERAL else name.startswith(a.name)))
         or (a.kind == kind and a.pattern == LITERAL and a.name == "*")
     ]  # fmt: skip
     applying = [a for a in about if a.principal in ("User:*", str(principal))
