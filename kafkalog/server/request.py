@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkalog.server.decoded_bytes import COUNTED_BYTES, DecodedBytes
 from kafkalog.server.failed_answers import UNEXPECTED, failed_answer
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -44,7 +45,9 @@ class Peer(NamedTuple):
 class Request:
     """One request from the network threads; it is answered exactly once."""
 
-    __slots__ = ("_id", "_reactor", "api", "body", "correlation_id", "peer", "size", "version")
+    __slots__ = (
+        "_counted", "_id", "_reactor", "api", "body", "correlation_id", "peer", "size", "version",
+    )  # fmt: skip
 
     def __init__(self, reactor: "Answers", raw: "RawRequest") -> None:
         """Its bytes are copied as they are decoded."""
@@ -59,6 +62,7 @@ class Request:
         """The bytes after the header, later the decoded Struct."""
         self.size: int = raw.body_bytes
         """Approximate memory of the body, in bytes."""
+        self._counted: DecodedBytes | None = None
 
     def decode(self) -> None:
         """Decode `body` into a Struct.
@@ -69,11 +73,27 @@ class Request:
         if self.api in _WAIT_FOR_MEMBERS:  # parts that are kept count towards the group's bounds
             self._reactor.read(self._id)
 
+    def keep(self, decoded: DecodedBytes) -> bool:
+        """Count a large decoded body until the request ends; False: it must be refused.  Commands
+        of a controller are never refused."""
+        if self.size < COUNTED_BYTES or self.api in _CONTROLS:
+            return True
+        if not decoded.add(self.size):
+            return False
+        self._counted = decoded
+        return True
+
+    def _forget(self) -> None:
+        counted, self._counted = self._counted, None
+        if counted is not None:
+            counted.remove(self.size)
+
     def hand_over(self) -> Any:
         """The decoded body, for another part to keep as long as it needs it: a request that may
         wait for minutes keeps only what its own answer to a failure names."""
         body = self.body
         if self.api in _WAIT_FOR_MEMBERS:
+            self._forget()  # the group counts what it keeps
             self.body = type(body)()
             self.body.member_id = body.member_id
         return body
@@ -95,14 +115,17 @@ class Request:
 
     def answer_bytes(self, data: bytes, header_version: int) -> None:
         """Send an encoded response; header_version -1: none (acks=0)."""
+        self._forget()
         self._reactor.answer(self._id, data, header_version)
 
     def again(self) -> None:
         """Hand a Produce or Fetch back to C: what it needed is there now."""
+        self._forget()
         self._reactor.again(self._id)
 
     def drop(self) -> None:
         """Close the connection, as Kafka does when no answer would be understood."""
+        self._forget()
         self._reactor.drop(self._id)
 
     def unheard(self) -> None:
