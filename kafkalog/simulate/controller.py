@@ -31,13 +31,13 @@ from kafkalog.zookeeper.loading import load
 from kafkalog.zookeeper.session import Create, Set
 from kafkalog.zookeeper.watches import controller
 
-__all__ = ["LISTENER", "Reigning"]
+__all__ = ["LISTENER", "SimulatedController"]
 
 LISTENER = "PLAINTEXT"
 ELECT_AGAIN_MS, SEND_AGAIN_MS = 100.0, 50.0
 
 
-class Reigning:
+class SimulatedController:
     """Election and actions of the controller on a node."""
 
     def __init__(self, node: Around) -> None:
@@ -51,7 +51,7 @@ class Reigning:
         """The tree is about to be read, or was: once per claim, before anything is written."""
 
     @property
-    def reigns(self) -> bool:
+    def is_active(self) -> bool:
         """True if the node is the controller, as far as it knows."""
         return self._core.is_active
 
@@ -94,7 +94,7 @@ class Reigning:
         def claimed(outcome: Any) -> None:
             if asked == self._connected and outcome.done:
                 self._node.note(f"node {self._node.number} is the controller, epoch {number}")
-                self._node.checks.reigns(self._node.number, number)
+                self._node.checks.elected(self._node.number, number)
                 self._read_all(Claim(self._node.number, number, epoch.version + 1))
             elif asked == self._connected:
                 self._node.after(ELECT_AGAIN_MS, self.stand)
@@ -123,7 +123,7 @@ class Reigning:
     def seen(self, seen: Seen) -> None:
         """A watch fired."""
         if seen.path == tree.CONTROLLER:
-            if self.reigns:
+            if self.is_active:
                 self.away()
             self._node.after(1.0, self.stand)
         else:
