@@ -164,8 +164,10 @@ class Node(Place):
             self.after(LET_GO_AGAIN_MS, lambda: self._let_go(times - 1, ended))
 
         def answered(found: bytes | None) -> None:
-            told = found and CONTROLLED_SHUTDOWN.decode_response(CONTROLLED_SHUTDOWN_VERSION, found)
-            if told and not told.error_code and not told.remaining_partitions:
+            response = found and CONTROLLED_SHUTDOWN.decode_response(
+                CONTROLLED_SHUTDOWN_VERSION, found
+            )
+            if response and not response.error_code and not response.remaining_partitions:
                 self._ended(ended)
             else:
                 again()
@@ -213,7 +215,7 @@ class Node(Place):
             if api in (LEADER_AND_ISR, UPDATE_METADATA, STOP_REPLICA):
                 self._commanded(lambda: reply(self._obey(api, version, data)))
             else:
-                self.controller.asked(api, data, version, reply)
+                self.controller.request(api, data, version, reply)
 
     # ---- the controller's requests ------------------------------------------------------------
 
@@ -330,14 +332,14 @@ class Node(Place):
     def _proposed(self, due: Any, data: bytes | None) -> None:
         if data is not None:
             answer = ALTER_PARTITION.decode_response(ALTER_VERSION, data)
-            asked: dict[Any, tuple[Replica, Isr]] = {
+            sent: dict[Any, tuple[Replica, Isr]] = {
                 (self.standing.held[one.tp].topic_id, one.tp.partition): (one, isr)
                 for one, isr in due.items()
                 if one.tp in self.standing.held
             }
             for topic in answer.topics:
                 for row in topic.partitions:
-                    one, isr = asked.get((topic.topic_id, row.partition_index), (None, None))
+                    one, isr = sent.get((topic.topic_id, row.partition_index), (None, None))
                     if one is not None and isr is not None and self.replicas.get(one.tp) is one:
                         one.answered(isr, row)
         self._proposed_again()
