@@ -16,7 +16,6 @@ from kafkalog.security.permissions import IMPLIED_BY, SUPPORTED, Kind, Operation
 from kafkalog.security.principal import ANONYMOUS as ANONYMOUS_PRINCIPAL
 from kafkalog.security.principal import Principal
 from kafkalog.server.network.reactor import ANONYMOUS
-from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from kafkalog.metadata.image import MetadataImage
@@ -35,13 +34,6 @@ _IN_C: dict[Right, int] = {
     (Operation.WRITE, Kind.TOPIC): lib.KL_MAY_WRITE,
     (Operation.READ, Kind.TOPIC): lib.KL_MAY_READ,
     (Operation.CLUSTER_ACTION, Kind.CLUSTER): lib.KL_MAY_REPLICATE,
-}
-_DENIED = {
-    Kind.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    Kind.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
-    Kind.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    Kind.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    Kind.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
 
 
@@ -82,7 +74,7 @@ class Admission:
 
     def guards(self, peer: "Peer") -> bool:
         """True if there are rules, and the caller's requests are checked by them."""
-        return False
+        return self._rights.get(peer.principal) != ALL
 
     # ---- rights --------------------------------------------------------------------------------
 
@@ -120,16 +112,6 @@ class Admission:
         self._rights[number] = frozenset(rights)
         flags = [flag for right, flag in _IN_C.items() if right in self._rights[number]]
         self._reactor.set_permit(number, sum(flags))
-
-    def denied(self, number: int, needs: Collection[Right]) -> ErrorCode | None:
-        """The error for a principal that has none of the rights that a request asks for, or None.
-
-        Rights may stand for each other, as CREATE on the cluster and CREATE on the topic do, so
-        one of them admits the request; a handler checks single resources.
-        """
-        if not needs or not self._rights.get(number, frozenset()).isdisjoint(needs):
-            return None
-        return next(_DENIED[kind] for _, kind in needs)
 
 
 def check_open_to_all(image: "MetadataImage") -> None:

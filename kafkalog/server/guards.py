@@ -1,7 +1,8 @@
 """The permissions that each API asks for, and what its answer hides, as in Apache Kafka 4.4.0.
 
-`GUARDS` has a row per API: rules that run in order before the handler.  A rule refuses the whole
-request, or takes the items out that the caller may not use, or hides rows of the answer.  Handlers,
+An API that is about the cluster has the operation in its route.  Of the others `GUARDS` has a row
+each: rules that run in order before the handler.  A rule refuses the whole request, or takes the
+items out that the caller may not use, or hides rows of the answer.  Handlers,
 coordinators and controllers see a request that is permitted, and know nothing of permissions; the
 answers to refused items join theirs.
 
@@ -23,13 +24,6 @@ from kafkalog.server.handlers.metadata import made_on_use
 from kafkalog.server.handlers.writers import writer_of
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
-from kafkalog.wire.tables.controller import (
-    CONTROLLED_SHUTDOWN,
-    LEADER_AND_ISR,
-    STOP_REPLICA,
-    UPDATE_METADATA,
-)
-from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
 from kafkalog.wire.values import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -127,11 +121,15 @@ class _Check:
 Rule = Callable[[_Check], None]
 
 
-def admit(node: Node, request: Request) -> bool:
-    """Check a request and cut it down to what its caller may do; False: it has been answered."""
+def admit(node: Node, request: Request, needs: Iterable[tuple[Operation, Kind]]) -> bool:
+    """Check a request and cut it down to what its caller may do; False: it has been answered.
+
+    `needs`: those of its route.
+    """
     check = _Check(node, request)
     try:
-        for rule in GUARDS[request.api.key]:
+        rules = GUARDS.get(request.api.key)
+        for rule in (_cluster(*(one for one, _ in needs)),) if rules is None else rules:
             rule(check)
     except _Refused as refused:
         whole = _REFUSED.get(request.api.key)
@@ -549,7 +547,6 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
     (apis.END_TXN, _whole(_WRITE, _ID, "transactional_id")),
     (apis.TXN_OFFSET_COMMIT, _whole(_WRITE, _ID, "transactional_id"),
      _whole(_READ, _G, "group_id"), _each(_READ, _T, "topics")),
-    (apis.WRITE_TXN_MARKERS, _cluster(_ALTER, _ACTION)),
     (apis.DESCRIBE_TRANSACTIONS, _each(_DESCRIBE, _ID, "transactional_ids"),
      _shown(_DESCRIBE, _T, "transaction_states", "topics", "topic")),
     (apis.LIST_TRANSACTIONS,
@@ -557,26 +554,11 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
     (apis.DESCRIBE_CONFIGS, _settings(_DESCRIBE_CONFIGS)),
     (apis.ALTER_CONFIGS, _settings(_ALTER_CONFIGS)),
     (apis.INCREMENTAL_ALTER_CONFIGS, _settings(_ALTER_CONFIGS)),
-    (apis.LIST_CONFIG_RESOURCES, _cluster(_DESCRIBE_CONFIGS)),
     # DescribeCluster shows everyone the brokers, and the operations that it may do.
     (apis.DESCRIBE_CLUSTER,),
-    *((api, _cluster(_DESCRIBE)) for api in (
-        apis.DESCRIBE_LOG_DIRS, apis.DESCRIBE_QUORUM, apis.LIST_PARTITION_REASSIGNMENTS,
-        apis.DESCRIBE_ACLS, apis.DESCRIBE_USER_SCRAM_CREDENTIALS)),
-    *((api, _cluster(_ALTER)) for api in (
-        apis.ALTER_REPLICA_LOG_DIRS, apis.ELECT_LEADERS, apis.ALTER_PARTITION_REASSIGNMENTS,
-        apis.UPDATE_FEATURES, apis.UNREGISTER_BROKER, apis.UNREGISTER_CONTROLLER,
-        apis.CREATE_ACLS, apis.DELETE_ACLS, apis.ALTER_USER_SCRAM_CREDENTIALS)),
-    (apis.DESCRIBE_CLIENT_QUOTAS, _cluster(_DESCRIBE_CONFIGS)),
-    (apis.ALTER_CLIENT_QUOTAS, _cluster(_ALTER_CONFIGS)),
-    (apis.SASL_HANDSHAKE,),
-    (apis.SASL_AUTHENTICATE,),
-    *((api, _cluster(_ACTION)) for api in (
-        LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, ALTER_PARTITION, CONTROLLED_SHUTDOWN,
-        ALLOCATE_PRODUCER_IDS)),
 )  # fmt: skip
 GUARDS: Mapping[int, tuple[Rule, ...]] = {api.key: tuple(rules) for api, *rules in _ROWS}
-"""By API key: every API that is served.
+"""By API key: the APIs that name single resources, or ask for nothing.
 
 If Metadata and DescribeTopicPartitions ask for all topics, their handlers look only at those that
 may be described."""
