@@ -143,12 +143,13 @@ void kl_server_get_stats(kl_server *server, kl_server_stats *out);
 /* ---- rights -------------------------------------------------------------------------- */
 
 /* Principals are the caller's numbers.  All connections are anonymous so far. */
-enum { KL_ANONYMOUS = 0, KL_PRINCIPALS_MAX = 65536 };
+enum { KL_ANONYMOUS = 0, KL_PROCESS = 1, KL_PRINCIPALS_MAX = 65536 };
+enum { KL_INSIDE = 2147483647 }; /* the listener of connections of this process, KL_PROCESS */
 /* Rights needed by Produce, a consumer's Fetch and a follower's Fetch. */
 enum { KL_MAY_WRITE = 1, KL_MAY_READ = 2, KL_MAY_REPLICATE = 4 };
 
 typedef struct {
-    int32_t rights;      /* KL_MAY_*, on all topics */
+    int32_t rights;      /* KL_MAY_*, on all resources, whatever the ACLs are */
     int32_t throttle_ms; /* reported in its answers */
 } kl_permit;
 
@@ -156,6 +157,43 @@ typedef struct {
  * are answered with TOPIC_AUTHORIZATION_FAILED.  KL_E_ARGUMENT, KL_E_NO_MEMORY. */
 kl_status kl_server_set_permit(kl_server *server, int32_t principal,
                                const kl_permit *permit);
+
+/* What ACLs that apply to a principal allow and deny. */
+enum {
+    KL_RULE_WRITE = 1,
+    KL_RULE_READ = 2,
+    KL_RULE_NAMED = 4, /* some ACL names the resource, for whatever principal */
+    KL_RULE_NO_WRITE = 8,
+    KL_RULE_NO_READ = 16
+};
+
+/* The rules about resources of a type, by their names in UTF-8, which are sorted by their bytes and
+ * all different. */
+typedef struct {
+    const uint8_t *names; /* one after the other */
+    const int32_t *name_bytes;
+    const uint8_t *bits; /* KL_RULE_*: two of each name, for it alone, and for it as a prefix */
+    int32_t count;
+    int32_t everywhere; /* KL_RULE_* for all names */
+} kl_rules;
+
+enum { KL_RULES_TOPICS = 0, KL_RULES_IDS = 1, KL_RULES_KINDS = 2 }; /* transactional ids */
+
+typedef struct {
+    int32_t rights; /* KL_MAY_* on all resources: of super users, and KL_MAY_REPLICATE */
+    int32_t unnamed; /* 1: a resource that no ACL names is allowed */
+    kl_rules own[2]; /* by KL_RULES_* */
+} kl_judgement;
+
+/* The rules that apply to all principals, from the next kl_server_set_rules on; the rules of all
+ * principals are outdated: their requests are passed to Python until they are set again.  Those of
+ * kl_server_set_permit stay.  On return no request uses the rules from before.  `common`: by
+ * KL_RULES_*.  KL_E_ARGUMENT, KL_E_NO_MEMORY: then they are outdated nevertheless. */
+kl_status kl_server_outdate_rules(kl_server *server, const kl_rules *common);
+/* A principal's rights from the next request on, by the current common rules and its own.
+ * KL_E_ARGUMENT, KL_E_NO_MEMORY. */
+kl_status kl_server_set_rules(kl_server *server, int32_t principal,
+                              const kl_judgement *judgement);
 
 typedef struct {
     int64_t produce_requests; /* since the start, as are the next ones */

@@ -4,6 +4,7 @@ refuses to start instead of serving everybody."""
 import re
 from collections.abc import Mapping
 
+from kafkalog.config.authorizer import AuthorizerConfig
 from kafkalog.config.listeners import own_setting
 from kafkalog.config.sasl import SaslServerSettings
 from kafkalog.config.ssl import ServerSslSettings
@@ -59,7 +60,8 @@ _NOTHING = {
 
 
 SERVED_ALONE = frozenset(
-    {*ServerSslSettings.table, *SaslServerSettings.table, "security.inter.broker.protocol"}
+    {*ServerSslSettings.table, *SaslServerSettings.table, *AuthorizerConfig.table,
+     "security.inter.broker.protocol"}
 )
 """Settings that a single node obeys, and a node of a cluster does not yet."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from kafkalog.config.authorizer import AuthorizerConfig
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.declare import Flag, Long, Password, Secret, Whole, Word, Words
 from kafkalog.config.group import GroupConfig
@@ -27,6 +28,7 @@ class ServerConfig(
     ReplicaConfig,
     SaslServerSettings,
     ServerSslSettings,
+    AuthorizerConfig,
 ):
     """All settings that a broker takes, under Kafka's names."""
 

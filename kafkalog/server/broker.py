@@ -27,7 +27,7 @@ from kafkalog.log.hooks import hooks
 from kafkalog.log.owner import absolute
 from kafkalog.metadata.source import Metadata
 from kafkalog.replication.options import fetcher_options
-from kafkalog.server.admission import Admission, check_open_to_all
+from kafkalog.server.admission import Admission, authorizer_of, check_open_to_all
 from kafkalog.server.appends import Appends
 from kafkalog.server.controller_apis.forwarder import ControllerForwarder
 from kafkalog.server.controller_apis.interface import ControllerApis
@@ -280,9 +280,11 @@ class Broker:
         transactions = transaction_coordinator(
             config, metadata, partitions, appends, producer_ids, markers, clock
         )
+        admission = Admission(reactor, authorizer_of(config))
+        admission.follow(metadata)
         self._node = Node(
             config=config, given=self._given, manager=self._manager, metadata=metadata,
-            partitions=partitions, reactor=reactor, admission=Admission(reactor),
+            partitions=partitions, reactor=reactor, admission=admission,
             coordinator=groups, acknowledger=acknowledger, advertised=advertised,
             producer_ids=producer_ids, bulk=bulk, transactions=transactions, guards=guards,
             markers=markers, continuations=continuations, deletions=deletions,

@@ -77,13 +77,17 @@ class _Check:
         self.finished = False
         """True if nothing is left for the handler."""
 
-    def allows(self, operation: Operation, kind: Kind, name: str = CLUSTER_NAME) -> bool:
-        """True if the caller may do this."""
-        return self.node.admission.allows(self.request.peer, operation, kind, name)
+    def allows(
+        self, operation: Operation, kind: Kind, name: str = CLUSTER_NAME, *, quiet: bool = False
+    ) -> bool:
+        """True if the caller may do this.  `quiet`: not logged if it may not."""
+        return self.node.admission.allows(self.request.peer, operation, kind, name, quiet=quiet)
 
-    def allowed(self, operation: Operation, kind: Kind, names: Iterable[str]) -> set[str]:
+    def allowed(
+        self, operation: Operation, kind: Kind, names: Iterable[str], *, quiet: bool = False
+    ) -> set[str]:
         """Those of the names to which the caller may do this."""
-        return self.node.admission.allowed(self.request.peer, operation, kind, names)
+        return self.node.admission.allowed(self.request.peer, operation, kind, names, quiet=quiet)
 
     def name_of(self, item: Any, field: str) -> str | None:
         """The name of a request's item; None: no topic has its id."""
@@ -150,11 +154,13 @@ def admit(node: Node, request: Request, needs: Iterable[tuple[Operation, Kind]])
 
 
 def _cluster(*operations: Operation) -> Rule:
-    """One of these operations on the cluster."""
+    """One of these operations on the cluster; without the last one, the caller is refused."""
+    *others, last = operations
 
     def rule(check: _Check) -> None:
-        if not any(check.allows(one, Kind.CLUSTER) for one in operations):
-            raise _Refused(Kind.CLUSTER)
+        if not any(check.allows(one, Kind.CLUSTER, quiet=True) for one in others):
+            if not check.allows(last, Kind.CLUSTER):
+                raise _Refused(Kind.CLUSTER)
 
     return rule
 
@@ -171,17 +177,17 @@ def _whole(operation: Operation, kind: Kind, field: str) -> Rule:
 
 def _each(
     operation: Operation, kind: Kind, field: str, name: str = "name", *, goes_on: bool = False,
-    unless: Rule | None = None,
+    unless: Operation | None = None,
 ) -> Rule:  # fmt: skip
     """Each item of a request's list.
 
-    `goes_on`: the handler is asked even if no item is left.  `unless`: another rule that permits
-    all items.
+    `goes_on`: the handler is asked even if no item is left.  `unless`: the operation on the
+    cluster that permits all items.
     """
 
     def rule(check: _Check) -> None:
         items = getattr(check.body, field)
-        if not items or (unless is not None and _passes(unless, check)):
+        if not items or (unless and check.allows(unless, Kind.CLUSTER, quiet=True)):
             return
         named = [(item, check.name_of(item, name)) for item in items]
         allowed = check.allowed(operation, kind, {one for _, one in named if one is not None})
@@ -190,14 +196,6 @@ def _each(
         check.finished = not goes_on and len(gone) == len(items)
 
     return rule
-
-
-def _passes(rule: Rule, check: _Check) -> bool:
-    try:
-        rule(check)
-    except _Refused:
-        return False
-    return True
 
 
 def _shown(operation: Operation, kind: Kind, *path: str) -> Rule:
@@ -223,7 +221,7 @@ def _hide(
     """Leave out of a list what the caller may not know of."""
     if listed := row.get(inner):
         named = [(one, _name(check, one, field)) for one in listed]
-        allowed = check.allowed(operation, kind, {name for _, name in named})
+        allowed = check.allowed(operation, kind, {name for _, name in named}, quiet=True)
         row[inner] = [one for one, name in named if name in allowed]
 
 
@@ -279,7 +277,7 @@ def _metadata(check: _Check) -> None:
         one for one in check.body.topics
         if one.name is not None and one.name not in image.topics and made_on_use(one.name)
     ]  # fmt: skip
-    if new and not check.allows(_CREATE, Kind.CLUSTER):
+    if new and not check.allows(_CREATE, Kind.CLUSTER, quiet=True):
         allowed = check.allowed(_CREATE, Kind.TOPIC, {one.name for one in new})
         check.cut("topics", [one for one in new if one.name not in allowed], Kind.TOPIC)
     if check.request.version == 0 and not check.body.topics:  # here an empty list stands for all
@@ -351,12 +349,12 @@ def _coordinator(check: _Check) -> None:
 
 def _create_topics(check: _Check) -> None:
     """The settings of a new topic are shown to those who may describe them."""
-    unless = _cluster(_CREATE)
-    _each(_CREATE, Kind.TOPIC, "topics", unless=unless)(check)
+    _each(_CREATE, Kind.TOPIC, "topics", unless=_CREATE)(check)
 
     def hide(answer: dict[str, Any]) -> None:
         made = [row for row in answer.get("topics") or () if not row["error_code"]]
-        allowed = check.allowed(_DESCRIBE_CONFIGS, Kind.TOPIC, {row["name"] for row in made})
+        names = {row["name"] for row in made}
+        allowed = check.allowed(_DESCRIBE_CONFIGS, Kind.TOPIC, names, quiet=True)
         for row in made:
             if row["name"] not in allowed:
                 row.update(
@@ -369,7 +367,7 @@ def _create_topics(check: _Check) -> None:
 
 def _delete_topics(check: _Check) -> None:
     """A topic without DELETE looks like a missing one, unless it may be described."""
-    if check.allows(_DELETE, Kind.CLUSTER):
+    if check.allows(_DELETE, Kind.CLUSTER, quiet=True):
         return
     image = check.node.image
     field = "topics" if check.request.version >= 6 else "topic_names"
@@ -527,7 +525,7 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
     *((api, _whole(_READ, _G, "group_id"))
       for api in (apis.JOIN_GROUP, apis.SYNC_GROUP, apis.HEARTBEAT, apis.LEAVE_GROUP)),
     (apis.DESCRIBE_GROUPS, _each(_DESCRIBE, _G, "groups"), _group_operations),
-    (apis.LIST_GROUPS, _when(lambda check: not check.allows(_DESCRIBE, Kind.CLUSTER),
+    (apis.LIST_GROUPS, _when(lambda check: not check.allows(_DESCRIBE, Kind.CLUSTER, quiet=True),
                              _shown(_DESCRIBE, _G, "groups", "group_id"))),
     (apis.DELETE_GROUPS, _each(_DELETE, _G, "groups_names")),
     (apis.OFFSET_DELETE, _whole(_DELETE, _G, "group_id"), _each(_READ, _T, "topics")),
@@ -537,7 +535,7 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
     (apis.CREATE_PARTITIONS, _each(_ALTER, _T, "topics")),
     (apis.DELETE_RECORDS, _each(_DELETE, _T, "topics")),
     (apis.OFFSET_FOR_LEADER_EPOCH,
-     _each(_DESCRIBE, _T, "topics", "topic", unless=_cluster(_ACTION))),
+     _each(_DESCRIBE, _T, "topics", "topic", unless=_ACTION)),
     (apis.DESCRIBE_PRODUCERS, _each(_READ, _T, "topics")),
     (apis.DESCRIBE_TOPIC_PARTITIONS, _each(_DESCRIBE, _T, "topics")),
     (apis.INIT_PRODUCER_ID, _init_producer_id),

@@ -221,7 +221,7 @@ static kl_status take_in(kl_net *net, int32_t listener, int fd, const address *f
     if (conn == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for a connection");
     conn->net = net;
     conn->listener = listener;
-    conn->principal = KL_ANONYMOUS;
+    conn->principal = listener == KL_INSIDE ? KL_PROCESS : KL_ANONYMOUS;
     name_peer(conn, from);
     kl_status status = enter(net, conn, from);
     if (status) {

@@ -81,6 +81,15 @@ kl_status kl_server_set_permit(kl_server *server, int32_t principal,
     return kl_data_set_permit(server->data, principal, permit);
 }
 
+kl_status kl_server_outdate_rules(kl_server *server, const kl_rules *common) {
+    return kl_data_outdate_rules(server->data, common);
+}
+
+kl_status kl_server_set_rules(kl_server *server, int32_t principal,
+                              const kl_judgement *judgement) {
+    return kl_admission_set_rules(server->data->admission, principal, judgement);
+}
+
 kl_status kl_server_get_usage(kl_server *server, int32_t principal, kl_usage *out) {
     return kl_admission_usage(server->data->admission, principal, out);
 }

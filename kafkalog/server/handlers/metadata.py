@@ -63,7 +63,9 @@ def _visible(node: Node, request: Request) -> list["Topic"]:
     topics = node.image.topics
     names = set(filter(_shown, topics))
     if node.admission.guards(request.peer):
-        names = node.admission.allowed(request.peer, Operation.DESCRIBE, Kind.TOPIC, names)
+        names = node.admission.allowed(
+            request.peer, Operation.DESCRIBE, Kind.TOPIC, names, quiet=True
+        )
     return [topic for topic in topics.values() if topic.name in names]
 
 

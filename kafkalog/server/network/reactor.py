@@ -18,6 +18,7 @@ from kafkalog.server.network.raw_request import RawRequest
 
 if TYPE_CHECKING:
     from kafkalog.log.handle import Handle
+    from kafkalog.server.rules import Rules
 
 __all__ = [
     "ANONYMOUS", "NO_CONTROL", "RIGHTS", "Appended", "Reactor", "RoleChange", "Stats", "Usage",
@@ -172,7 +173,8 @@ class Reactor:
         out = ffi.new("kl_server **")
         check(lib.kl_server_new(ffi.new("kl_server_config *", settings), out))
         self._c = ffi.gc(out[0], lib.kl_server_free)
-        self.set_permit(ANONYMOUS, RIGHTS)
+        for number in (ANONYMOUS, lib.KL_PROCESS):
+            self.set_permit(number, RIGHTS)
         self._stopped = False
         # The logs that C uses: they must not be garbage collected before it has stopped.
         self._logs: dict[tuple[str, int], Handle] = {}
@@ -188,6 +190,33 @@ class Reactor:
         """
         permit = ffi.new("kl_permit *", (rights, throttle_ms))
         check(lib.kl_server_set_permit(self._c, principal, permit))
+
+    def outdate_rules(self, common: Sequence["Rules"]) -> None:
+        """Set the rules that apply to all principals, by KL_RULES_*; those of each are outdated,
+        and its next Produce or Fetch is passed to Python.
+
+        Raises: NoMemory: they are outdated nevertheless.
+        """
+        alive: list[Any] = []
+        rules = ffi.new("kl_rules[]", len(common))
+        for place, one in zip(rules, common, strict=True):
+            one.fill(place, alive)
+        check(lib.kl_server_outdate_rules(self._c, rules))
+
+    def set_rules(
+        self, principal: int, rights: int, own: Sequence["Rules"], *, unnamed: bool
+    ) -> None:
+        """Set a principal's rights: KL_MAY_* on all resources, and its own rules by KL_RULES_*.
+
+        `unnamed`: what no ACL names is allowed.
+
+        Raises: ArgumentError, NoMemory.
+        """
+        alive: list[Any] = []
+        judgement = ffi.new("kl_judgement *", {"rights": rights, "unnamed": int(unnamed)})
+        for place, one in zip(judgement.own, own, strict=True):
+            one.fill(place, alive)
+        check(lib.kl_server_set_rules(self._c, principal, judgement))
 
     def usage(self, principal: int) -> Usage:
         """The totals of Produce and Fetch of a principal.
