@@ -158,9 +158,9 @@ def _cluster(*operations: Operation) -> Rule:
     *others, last = operations
 
     def rule(check: _Check) -> None:
-        if not any(check.allows(one, Kind.CLUSTER, quiet=True) for one in others):
-            if not check.allows(last, Kind.CLUSTER):
-                raise _Refused(Kind.CLUSTER)
+        permitted = any(check.allows(one, Kind.CLUSTER, quiet=True) for one in others)
+        if not permitted and not check.allows(last, Kind.CLUSTER):
+            raise _Refused(Kind.CLUSTER)
 
     return rule
 
