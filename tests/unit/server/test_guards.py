@@ -4,6 +4,7 @@ from kafkalog.security.permissions import Kind
 from kafkalog.server.guards import GUARDS
 from kafkalog.server.handlers import CONTROLS, OF_CONTROLLER, ROUTES
 from kafkalog.wire import apis
+from tests.house import tree
 from tests.support.authorization_requests import REQUESTS
 
 
@@ -19,3 +20,15 @@ def test_every_api_is_compared_with_kafka() -> None:
     compared = {request.api.key for request in REQUESTS.values()}
     before = {apis.SASL_HANDSHAKE.key, apis.SASL_AUTHENTICATE.key}
     assert sorted(ROUTES.keys() - compared - before) == []
+
+
+def test_the_document_has_every_api() -> None:
+    """docs/permissions.md says what each API needs."""
+    table = (tree.ROOT / "docs" / "permissions.md").read_text(encoding="utf-8")
+    named = {
+        name
+        for line in table.splitlines()
+        if line.startswith("| ")
+        for name in line.split("|")[1].strip().split(", ")
+    }
+    assert {apis.BY_KEY[key].name for key in ROUTES} - named == set()
