@@ -334,7 +334,7 @@ _OF_KEY = {
     0: (_DESCRIBE, Kind.GROUP),
     1: (_DESCRIBE, Kind.TRANSACTIONAL_ID),
 }
-"""What FindCoordinator asks for, by key type."""
+"""The right that FindCoordinator asks for, by key type."""
 
 
 def _coordinator(check: _Check) -> None:
@@ -432,7 +432,7 @@ _OF_RESOURCE = {
     BROKER_LOGGER: Kind.CLUSTER,
     CLIENT_METRICS: Kind.CLUSTER,
 }
-"""What protects the settings of each kind of resource."""
+"""The kind of permission that protects the settings of each kind of resource."""
 
 
 def _settings(operation: Operation) -> Rule:
@@ -455,7 +455,7 @@ def _settings(operation: Operation) -> Rule:
 
 
 def _group_operations(check: _Check) -> None:
-    """What the caller may do to each group."""
+    """The caller's operations on each group."""
     if not check.body.include_authorized_operations:
         return
 

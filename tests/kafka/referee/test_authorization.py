@@ -1,4 +1,4 @@
-"""What Apache Kafka answers to principals with few permissions is what was recorded."""
+"""Apache Kafka still answers principals with few permissions as it was recorded."""
 
 import pytest
 
