@@ -6,6 +6,7 @@ which it gets from here for each principal (`server/rules.py`, `_native/plane/ad
 
 import logging
 import threading
+import time
 from collections.abc import Collection, Iterable
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
@@ -50,6 +51,8 @@ _KINDS_IN_C = (Kind.TOPIC, Kind.TRANSACTIONAL_ID)
 """In the order of KL_RULES_*."""
 NUMBERS_KEPT = 1024
 """From this number on, those that no connection has any more are looked for."""
+GIVEN_S = 600.0
+"""A number is not taken back so soon after it was given: its connection may be about to have it."""
 FIRST = lib.KL_PROCESS + 1
 """The first number for a client."""
 
@@ -76,6 +79,7 @@ class Admission:
         anonymous = _Holder(ANONYMOUS_PRINCIPAL, "")
         self._holders = {ANONYMOUS: anonymous, lib.KL_PROCESS: anonymous}
         self._numbers: dict[_Holder, int] = {}
+        self._given: dict[int, float] = {}  # when number_of returned it last
         self._free: list[int] = []
         self._current: set[int] = set()  # numbers whose rules C has
         self._common: bool = False  # C has the rules that apply to all
@@ -94,7 +98,7 @@ class Admission:
 
     def number_of(self, principal: Principal, host: str) -> int:
         """The number for a connection of this principal from a host (Peer.host), for
-        Reactor.set_principal.  It is released with its last connection.
+        Reactor.set_principal without delay.  It is released with its last connection.
 
         Raises: Timeout: too many principals are connected; the connection is to be closed.
         """
@@ -109,7 +113,7 @@ class Admission:
                     self._reactor.set_permit(number, RIGHTS)
                 else:
                     self._renew(number)
-            self._reactor.hold(number)
+            self._given[number] = time.monotonic()
             return number
 
     def _new_number(self) -> int:
@@ -126,9 +130,10 @@ class Admission:
 
     def _reap(self) -> None:
         """Take back the numbers that no connection has any more."""
+        before = time.monotonic() - GIVEN_S
         for number in self._reactor.unheld(FIRST, len(self._holders)):
             holder = self._holders[number]
-            if self._numbers.get(holder) == number:
+            if self._numbers.get(holder) == number and self._given[number] < before:
                 del self._numbers[holder]
                 self._current.discard(number)
                 self._reactor.set_permit(number, 0)

@@ -109,6 +109,10 @@ class Request:
         """Send an encoded response; header_version -1: none (acks=0)."""
         self._reactor.answer(self._id, data, header_version)
 
+    def identify(self, principal: int) -> None:
+        """Let its connection have this principal, from the answer or return of this request on."""
+        self._reactor.set_principal(self._id, principal)
+
     def again(self) -> None:
         """Hand a Produce or Fetch back to C: what it needed is there now."""
         self._reactor.again(self._id)
@@ -134,6 +138,9 @@ class _Unheard:
 
     def answer(self, request_id: int, _body: bytes, _header_version: int) -> None:
         self._reactor.drop(request_id)
+
+    def set_principal(self, request_id: int, principal: int) -> None:
+        self._reactor.set_principal(request_id, principal)
 
     def again(self, request_id: int, *, heard: bool = False) -> None:
         self._reactor.again(request_id, heard=False)

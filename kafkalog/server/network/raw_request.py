@@ -16,6 +16,9 @@ class Answers(Protocol):
     def answer(self, request_id: int, body: bytes, header_version: int, /) -> None:
         """Send an answer."""
 
+    def set_principal(self, request_id: int, principal: int, /) -> None:
+        """Let its connection have a principal."""
+
     def again(self, request_id: int, *, heard: bool = True) -> None:
         """Hand it back to C."""
 
@@ -32,6 +35,7 @@ class RawRequest:
     __slots__ = (
         "_at", "_body", "_reactor", "api_key", "api_version", "body_bytes", "client_id",
         "connection", "correlation_id", "id", "listener", "not_fast", "peer", "principal",
+        "subject",
     )  # fmt: skip
 
     def __init__(self, reactor: Answers, info: Any) -> None:
@@ -44,7 +48,7 @@ class RawRequest:
         self.listener: int = info.listener
         """The number that Reactor.listen was given."""
         self.principal: int = info.principal
-        """The number that Reactor.set_permit was given; ANONYMOUS."""
+        """The number that Reactor.set_principal was given; ANONYMOUS, UNIDENTIFIED."""
         self.correlation_id: int = info.correlation_id
         self.api_key: int = info.api_key
         self.api_version: int = info.api_version
@@ -56,6 +60,8 @@ class RawRequest:
             self.client_id = name.decode("utf-8", "replace")
         self.peer: str = ffi.string(info.peer).decode("ascii")
         """`10.0.0.1:40312`, `[::1]:40312`, `unix`, `inside`."""
+        self.subject: str = ffi.string(info.subject).decode("utf-8", "replace")
+        """That of an unidentified client's certificate; empty: it has shown none."""
         self.body_bytes: int = info.body_bytes
         self._at = info.body
         self._body: memoryview | None = None
