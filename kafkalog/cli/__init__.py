@@ -30,6 +30,7 @@ COMMANDS: dict[str, str] = {
     "groups": "show consumer groups and their lag; reset offsets; delete groups",
     "transactions": "list and describe transactions; find hanging ones and end them",
     "configs": "show and change settings of topics, brokers, groups and clients",
+    "acls": "show, add and remove permissions",
     "cluster": "administer a cluster: nodes, replicas, leaders; try one here",
     "features": "show and change the levels of a cluster's features",
     "offsets": "show where partitions begin and end, or the offset at a time",
@@ -49,7 +50,8 @@ HIDDEN = {"failpoints": "list the failpoints of the test build"}
 
 OF_KAFKA = {
     "connect-mirror-maker": "mirror",
-    "kafka-broker-api-versions, kafka-acls, kafka-delegation-tokens": None,
+    "kafka-acls": "acls",
+    "kafka-broker-api-versions, kafka-delegation-tokens": None,
     "kafka-client-metrics": "configs --entity-type client-metrics",
     "kafka-cluster": "cluster id, cluster endpoints, cluster unregister",
     "kafka-configs": "configs",

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from kafkalog import arguments
 from kafkalog.arguments import INT16_MAX, INT32_MAX, INT64_MAX, whole_number
+from kafkalog.client.admin_acls import AdminAcls
 from kafkalog.client.calls import configs, features, groups, nodes, offsets, replicas
 from kafkalog.client.calls import topics as topics_
 from kafkalog.client.calls import transactions as transactions_
@@ -22,7 +23,6 @@ from kafkalog.client.calls.arguments import (
 from kafkalog.client.calls.results import Results, only
 from kafkalog.client.consumer.settings import client_options
 from kafkalog.client.link.cluster import Cluster
-from kafkalog.client.link.locked_cluster import Locked
 from kafkalog.client.link.metadata import TopicInfo
 from kafkalog.client.link.transport import Where
 from kafkalog.clock import Clock
@@ -39,7 +39,7 @@ UPDATES = {"upgrade": 1, "safe_downgrade": 2, "unsafe_downgrade": 3}
 """The kinds of feature updates, and Kafka's number for each."""
 
 
-class Admin(Locked):
+class Admin(AdminAcls):
     """Administers topics, settings, groups, offsets, transactions and nodes of a cluster.
 
     A call about many things returns `Results`: the result of each.  Looking up a thing that failed

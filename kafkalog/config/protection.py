@@ -60,8 +60,12 @@ _NOTHING = {
 
 
 SERVED_ALONE = frozenset(
-    {*ServerSslSettings.table, *SaslServerSettings.table, *AuthorizerConfig.table,
-     "security.inter.broker.protocol"}
+    {
+        *ServerSslSettings.table,
+        *SaslServerSettings.table,
+        *AuthorizerConfig.table,
+        "security.inter.broker.protocol",
+    }
 )
 """Settings that a single node obeys, and a node of a cluster does not yet."""
 

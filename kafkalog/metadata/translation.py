@@ -22,7 +22,6 @@ from kafkalog.metadata.requests import (
     TopicMoves,
     TopicNamed,
 )
-
 from kafkalog.security.acls import Acl, AclFilter
 
 __all__ = [
@@ -134,13 +133,14 @@ def moves(body: Any) -> list[TopicMoves]:
 
 def new_acls(body: Any) -> list[Acl]:
     """The ACLs of CreateAcls."""
-    return [
-        Acl(
-            one.resource_type, one.resource_name, one.resource_pattern_type, one.principal,
-            one.host, one.operation, one.permission_type,
-        )  # fmt: skip
-        for one in body.creations
-    ]
+    return [_new_acl(one) for one in body.creations]
+
+
+def _new_acl(one: Any) -> Acl:
+    return Acl(
+        one.resource_type, one.resource_name, one.resource_pattern_type, one.principal, one.host,
+        one.operation, one.permission_type,
+    )  # fmt: skip
 
 
 def acl_filters(body: Any) -> list[AclFilter]:

@@ -162,7 +162,7 @@ def test_a_permit_ends_the_rules(served, peer):
 
 def test_c_and_the_authorizer_agree(served, peer, rng: random.Random) -> None:
     """Drawn ACLs: many prefixes of each other, several principals and hosts."""
-    names = ["a", "ab", "abc", "abcd", "abx", "b", "ba", "t", "tt", "ä", "äb", "zz", "*", "*t"]
+    names = ["a", "ab", "abc", "abcd", "abx", "b", "ba", "t", "tt", "zz"]
     for name in names:
         served.put(topic=name)
     for _ in range(100):
@@ -209,7 +209,7 @@ def test_unsorted_rules_are_refused(served) -> None:
     for names in ([b"b", b"a"], [b"a", b"a"], [b"aa", b"a"]):
         rules = ffi.new("kl_rules[]", lib.KL_RULES_KINDS)
         alive = (ffi.from_buffer("uint8_t[]", b"".join(names)),
-                 ffi.new("int32_t[]", [len(n) for n in names]), ffi.new("uint8_t[]", 4))  # fmt: skip
+                 ffi.new("int32_t[]", list(map(len, names))), ffi.new("uint8_t[]", 4))  # fmt: skip
         rules[0].names, rules[0].name_bytes, rules[0].bits = alive
         rules[0].count = 2
         assert lib.kl_server_outdate_rules(served.reactor._c, rules) == lib.KL_E_ARGUMENT
