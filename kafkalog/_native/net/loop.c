@@ -92,6 +92,7 @@ void kl_thread_free(kl_thread *thread) {
     free_exchanges(thread, thread->free_count);
     kl_pool_free(&thread->pool);
     kl_timers_free(&thread->timers);
+    kl_timers_free(&thread->muted);
     if (thread->epoll_fd >= 0) close(thread->epoll_fd);
     kl_post_free(&thread->post);
     pthread_mutex_destroy(&thread->lock);
@@ -200,6 +201,15 @@ static void run_parked(kl_thread *thread) {
     }
 }
 
+static void unmute(kl_thread *thread) {
+    kl_timer *first;
+    while ((first = kl_timers_first(&thread->muted)) && first->due_ms <= thread->now_ms) {
+        kl_conn *conn = KL_HOLDER(first, kl_conn, mute);
+        kl_timers_remove(&thread->muted, first);
+        kl_link_last(&thread->dirty, &conn->dirty);
+    }
+}
+
 static void close_idle(kl_thread *thread) {
     int64_t idle_ms_max = thread->net->config->idle_ms_max;
     for (kl_link *link; (link = kl_ring_first(&thread->idle)) != NULL;) {
@@ -237,6 +247,7 @@ static void trim(kl_thread *thread) {
 
 static void run_timers(kl_thread *thread) {
     run_parked(thread);
+    unmute(thread);
     close_idle(thread);
     close_half_frames(thread);
     kl_authentication_close_late(thread);
@@ -248,6 +259,8 @@ static int64_t next_timer(const kl_thread *thread) {
     const kl_timer *parked = kl_timers_first(&thread->timers);
     int64_t next =
         KL_MIN(parked ? parked->due_ms : INT64_MAX, kl_authentication_next(thread));
+    const kl_timer *muted = kl_timers_first(&thread->muted);
+    if (muted) next = KL_MIN(next, muted->due_ms);
     const kl_link *idle = kl_ring_first(&thread->idle);
     if (idle)
         next = KL_MIN(next, after(KL_HOLDER(idle, const kl_conn, idle)->active_ms,

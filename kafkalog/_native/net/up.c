@@ -290,6 +290,23 @@ kl_status kl_up_again(kl_up *up, uint64_t id, bool heard) {
     return status;
 }
 
+kl_status kl_up_resolved(kl_up *up, uint64_t id, const kl_client *client) {
+    kl_exchange *exchange;
+    kl_status status = take_back(up, id, &exchange);
+    if (status) return status;
+    exchange->client = *client;
+    post(exchange, KL_RESOLVED);
+    return KL_OK;
+}
+
+kl_status kl_up_throttle(kl_up *up, uint64_t id, int32_t ms) {
+    kl_lock(&up->lock);
+    bool found = is_taken(up, id);
+    if (found) up->slots[(uint32_t)id - 1].exchange->request.throttle_ms = ms;
+    kl_unlock(&up->lock);
+    return found ? KL_OK : no_request(id);
+}
+
 kl_status kl_up_read(kl_up *up, uint64_t id) {
     uint32_t place = (uint32_t)id;
     kl_lock(&up->lock);

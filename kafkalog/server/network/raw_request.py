@@ -16,9 +16,6 @@ class Answers(Protocol):
     def answer(self, request_id: int, body: bytes, header_version: int, /) -> None:
         """Send an answer."""
 
-    def set_principal(self, request_id: int, principal: int, /) -> None:
-        """Let its connection have a principal."""
-
     def again(self, request_id: int, *, heard: bool = True) -> None:
         """Hand it back to C."""
 
@@ -27,6 +24,12 @@ class Answers(Protocol):
 
     def drop(self, request_id: int) -> None:
         """Close its connection."""
+
+    def set_principal(self, request_id: int, principal: int, expires_ms: int = -1) -> None:
+        """Identify its client."""
+
+    def refuse(self, request_id: int, body: bytes, header_version: int, delay_ms: int, /) -> None:
+        """Send an answer later, and close its connection."""
 
 
 class RawRequest:

@@ -14,6 +14,7 @@ from kafkalog._native import check, ffi, lib
 from kafkalog.config.server import ServerConfig
 from kafkalog.errors import ArgumentError
 from kafkalog.replication.followers import CaughtUp, Follower, FollowerState
+from kafkalog.server.network.buckets import Buckets
 from kafkalog.server.network.raw_request import RawRequest
 from kafkalog.server.network.roles import RoleChange, role_of
 
@@ -146,6 +147,8 @@ class Reactor:
             "produce_waiting_max": config.kafkalog_produce_waiting_max,
             "quota_windows": config.replication_quota_window_num,
             "quota_window_ms": config.replication_quota_window_size_seconds * 1000,
+            "client_quota_windows": config.quota_window_num,
+            "client_quota_window_ms": config.quota_window_size_seconds * 1000,
             "node_id": config.node_id if node_id is None else node_id,
             "control_listener": control_listener,
             "manual_clock": int(manual_clock),
@@ -155,6 +158,8 @@ class Reactor:
         self._c = ffi.gc(out[0], lib.kl_server_free)
         for number in (ANONYMOUS, lib.KL_PROCESS):
             self.set_permit(number, RIGHTS)
+        self.buckets = Buckets(self._c)
+        """What clients use of their quotas."""
         self._stopped = False
         # The logs that C uses: they must not be garbage collected before it has stopped.
         self._logs: dict[tuple[str, int], Handle] = {}
