@@ -499,10 +499,17 @@ def _reassignments(request: Request, denial: _Denial) -> Answer:
     return {**_code_only(request, denial), "topics": topics}
 
 
+def _users(request: Request, denial: _Denial) -> Answer:
+    """One row for each user, without the name."""
+    row = _code_only(request, denial)
+    return {**row, "results": [row] * len(request.body.users or ())}
+
+
 _REFUSED: Mapping[int, Callable[[Request, _Denial], Answer | None]] = {
     apis.ADD_PARTITIONS_TO_TXN.key: _of_brokers,
     apis.DESCRIBE_LOG_DIRS.key: _code_only,
     apis.DESCRIBE_QUORUM.key: _code_only,
+    apis.DESCRIBE_USER_SCRAM_CREDENTIALS.key: _users,
     apis.LEAVE_GROUP.key: _code_only,
     apis.OFFSET_DELETE.key: _code_only,
     apis.UPDATE_FEATURES.key: _code_only,
@@ -533,6 +540,8 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
     (apis.DELETE_GROUPS, _each(_DELETE, _G, "groups_names")),
     (apis.OFFSET_DELETE, _whole(_DELETE, _G, "group_id"), _each(_READ, _T, "topics")),
     (apis.API_VERSIONS,),
+    (apis.SASL_HANDSHAKE,),
+    (apis.SASL_AUTHENTICATE,),
     (apis.CREATE_TOPICS, _create_topics),
     (apis.DELETE_TOPICS, _delete_topics),
     (apis.CREATE_PARTITIONS, _each(_ALTER, _T, "topics")),

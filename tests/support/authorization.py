@@ -103,6 +103,8 @@ def settings() -> dict[str, str]:
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{module} required {users};",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": f"User:{ADMIN};User:ANONYMOUS",
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.num.partitions": "1",
     }
 
 
