@@ -34,20 +34,48 @@ typedef struct {
     int64_t unidentified_ms_max;    /* and how long each may take */
     int32_t produce_waiting_max; /* Produce requests of a connection waiting for the disk */
     int32_t node_id;
-    int32_t quota_windows;    /* of kl_server_set_replication_rate: their number, */
-    int64_t quota_window_ms;  /* and the length of each */
+    int32_t quota_windows;        /* of kl_server_set_replication_rate: their number, */
+    int64_t quota_window_ms;      /* and the length of each */
+    int32_t client_quota_windows; /* the same, of clients' quotas and of connection rates */
+    int64_t client_quota_window_ms;
     int32_t control_listener; /* number of the listener served first; -1: none */
     int32_t manual_clock;     /* 1: time is set by kl_server_set_time, initially 0 */
 } kl_server_config;
 
 /* KL_E_ARGUMENT: a value is out of range.  Nothing runs yet. */
 kl_status kl_server_new(const kl_server_config *config, kl_server **out);
+/* What a listener needs for TLS; from any thread. */
+typedef struct kl_tls kl_tls;
+/* Text with PEM blocks. */
+typedef struct {
+    const uint8_t *data;
+    size_t bytes;
+} kl_pem;
+enum { KL_CLIENT_AUTH_NONE = 0, KL_CLIENT_AUTH_REQUESTED = 1, KL_CLIENT_AUTH_REQUIRED = 2 };
+typedef struct {
+    kl_pem chain; /* the certificate of the key first */
+    kl_pem key;   /* not encrypted */
+    kl_pem trust; /* of clients; needed unless client_auth is NONE */
+    const char
+        *suites; /* cipher suites by their standard names, with ':' between; "": all */
+    int32_t client_auth; /* KL_CLIENT_AUTH_* */
+    int32_t oldest;      /* versions of TLS: 12 or 13 */
+    int32_t newest;
+    int32_t kernel; /* 1: let the kernel encrypt, if it can; 0: no; -1: if it has TLS */
+} kl_tls_config;
+/* The configuration is copied.  OpenSSL 3 is loaded with the first call.  KL_E_NOT_FOUND: it is not
+ * installed; KL_E_ARGUMENT: a part cannot be read, or does not fit; no message shows a key. */
+kl_status kl_tls_new(const kl_tls_config *config, kl_tls **out);
+void kl_tls_free(kl_tls *tls); /* NULL is fine; listeners keep what they use */
+
 /* Bind and listen: "127.0.0.1", "::1", a name (its first address, IPv4 before IPv6), "" for all
  * addresses, "unix:/path" (mode 0600; replaces a socket that no process serves).  Port 0: any free
  * one; *bound_port gets it (0 for a unix socket).  `listener` is the caller's number for it,
- * carried by requests.  Before and after kl_server_start.  KL_E_IO. */
+ * carried by requests.  `tls` NULL: not encrypted.  Before and after kl_server_start.  KL_E_IO. */
 kl_status kl_server_listen(kl_server *server, const char *host_or_path, int32_t port,
-                           int32_t listener, int32_t *bound_port);
+                           int32_t listener, kl_tls *tls, int32_t *bound_port);
+/* Use another TLS for later connections of a listener that has one.  KL_E_NOT_FOUND. */
+kl_status kl_server_set_tls(kl_server *server, int32_t listener, kl_tls *tls);
 /* Serve one end of a connected stream socket, as if accepted on `listener`: limits and counters
  * apply, its peer is "inside".  On KL_OK the server owns the descriptor; otherwise the caller does.
  * KL_E_TIMEOUT: too many connections now.  KL_E_CLOSED: the server was stopped.  KL_E_ARGUMENT: it
@@ -75,8 +103,9 @@ kl_status kl_server_set_threads(kl_server *server, int32_t network_threads);
  * timers run soon after. */
 void kl_server_set_time(kl_server *server, int64_t now_ms);
 
-/* Why a request is passed to Python: not Produce or Fetch, or too complex for the fast path. */
-enum { KL_UP_API = 0, KL_UP_FAST_PATH = 1 };
+/* Why a request is passed to Python: not Produce or Fetch; too complex for the fast path; or
+ * kl_server_resolve must say first what its client's quotas are. */
+enum { KL_UP_API = 0, KL_UP_FAST_PATH = 1, KL_UP_QUOTA = 2 };
 
 /* A taken request.  The memory is valid until it is answered, returned, dropped or kl_server_read,
  * or the server is freed. */
@@ -93,9 +122,22 @@ typedef struct {
     int32_t client_id_bytes;  /* -1: null */
     const uint8_t *body;      /* after the header and its tagged fields */
     size_t body_bytes;
-    char peer[64];      /* "10.0.0.1:40312", "[::1]:40312", "unix", "inside" */
-    char subject[1024]; /* of the certificate of an unidentified client; empty: none */
+    int32_t subject_bytes; /* 0: an unidentified client showed no certificate */
+    uint8_t subject[1024]; /* DER of its certificate's subject */
+    char peer[64];         /* "10.0.0.1:40312", "[::1]:40312", "unix", "inside" */
 } kl_request_info;
+
+/* A failed handshake. */
+typedef struct {
+    int32_t listener;
+    char peer[64]; /* as in kl_request_info */
+    char reason[192];
+    int64_t lost; /* further failures since the previous one that are not reported */
+} kl_handshake_failure;
+/* The next failed handshake whose client sent anything.  KL_E_TIMEOUT: none came; KL_E_CLOSED: the
+ * server was stopped. */
+kl_status kl_server_take_failure(kl_server *server, int32_t timeout_ms,
+                                 kl_handshake_failure *out);
 
 /* An answer after which the connection is closed, after delay_ms. */
 typedef struct {
@@ -149,15 +191,17 @@ typedef struct {
     int64_t closed_unidentified;
     int64_t bytes_in;
     int64_t bytes_out;
-    int64_t requests[100];   /* by API key */
-    int64_t fast;            /* Produce and Fetch answered without Python */
-    int64_t queued;          /* now */
-    int64_t queue_full;      /* times that a connection waited for the queue */
-    int64_t parked;          /* now */
-    int64_t pinned;          /* now, slices of files kept open by answers */
-    int64_t cold;            /* pieces of files that had to be read from disk */
-    int64_t allocations;     /* of buffers and requests: constant after warm-up */
-    int64_t buffer_bytes;    /* now, of frames and responses, in use and free */
+    int64_t requests[100]; /* by API key */
+    int64_t fast;          /* Produce and Fetch answered without Python */
+    int64_t queued;        /* now */
+    int64_t queue_full;    /* times that a connection waited for the queue */
+    int64_t parked;        /* now */
+    int64_t pinned;        /* now, slices of files kept open by answers */
+    int64_t cold;          /* pieces of files that had to be read from disk */
+    int64_t allocations;   /* of buffers and requests: constant after warm-up */
+    int64_t buffer_bytes;  /* now, of frames and responses, in use and free */
+    int64_t handshakes;    /* TLS, complete */
+    int64_t handshakes_failed;
     int64_t network_threads; /* now, including the control listener's and ending ones */
 } kl_server_stats;
 
@@ -240,6 +284,35 @@ typedef struct {
 
 /* A principal's use of Produce and Fetch.  KL_E_NOT_FOUND: it was never set. */
 kl_status kl_server_get_usage(kl_server *server, int32_t principal, kl_usage *out);
+
+/* ---- quotas of clients ------------------------------------------------------------------ */
+
+/* Bytes of Produce requests, bytes of fetched records, nanoseconds of threads. */
+enum { KL_QUOTA_PRODUCE = 0, KL_QUOTA_FETCH = 1, KL_QUOTA_REQUEST = 2, KL_QUOTAS = 3 };
+
+/* What a client's requests are charged to, by KL_QUOTA_*: buckets; 0: no limit. */
+typedef struct {
+    uint32_t version; /* of the quotas when they were looked up */
+    uint64_t buckets[3];
+} kl_client_quotas;
+
+/* The quotas have changed: the next request of each connection is passed to Python with
+ * KL_UP_QUOTA.  0: no client has a quota. */
+void kl_server_set_quota_version(kl_server *server, uint32_t version);
+/* Set the limit per second of the bucket at a place, counted from 0.  `renew` 1: its owner is
+ * another one, whose use is 0; references to the previous one are void.  *bucket: the reference.
+ * KL_E_ARGUMENT: there are no more places, or the limit is not positive.  KL_E_NO_MEMORY. */
+kl_status kl_server_set_bucket(kl_server *server, int32_t place, double limit,
+                               int32_t renew, uint64_t *bucket);
+/* Charge a bucket; returns how long its client must wait, in ms; a void one: 0. */
+int32_t kl_server_charge(kl_server *server, uint64_t bucket, int64_t amount);
+/* When it was last charged, by the server's clock; -1: the reference is void. */
+int64_t kl_server_bucket_used_ms(kl_server *server, uint64_t bucket);
+/* Return a request with KL_UP_QUOTA to the fast path.  KL_E_NOT_FOUND. */
+kl_status kl_server_resolve(kl_server *server, uint64_t id, const kl_client_quotas *quotas);
+/* When this taken request is answered, mute its connection: read nothing from it for that time.
+ * KL_E_NOT_FOUND. */
+kl_status kl_server_throttle(kl_server *server, uint64_t id, int32_t ms);
 
 /* ---- partitions of Produce and Fetch ---------------------------------------------------- */
 

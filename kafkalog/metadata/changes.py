@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from kafkalog.errors import CorruptLog
 from kafkalog.metadata.image import TOPIC, Broker, Change, MetadataImage, Partition, Topic
 from kafkalog.security.acls import Acl
+from kafkalog.security.scram import Credential
 
 __all__ = [
     "APPLY",
@@ -260,6 +261,12 @@ class Changes:
         if values:
             quotas[entity] = values
 
+    def _credential(self, record: Any) -> None:
+        credential = Credential(
+            record.salt, record.stored_key, record.server_key, record.iterations
+        )
+        self._set("scram", (record.name, record.mechanism), credential)
+
     def _acl(self, record: Any) -> None:
         self._set("acls", record.id, Acl(*(getattr(record, name) for name in _ACL_FIELDS)))
 
@@ -288,7 +295,7 @@ APPLY: dict[str, Callable[[Changes, Any], None]] = {
     "ProducerIdsRecord": Changes._producer_ids,
     "AccessControlEntryRecord": Changes._acl,
     "RemoveAccessControlEntryRecord": lambda c, r: c._drop("acls", r.id),
-    "UserScramCredentialRecord": lambda c, r: c._set("scram", (r.name, r.mechanism), r),
+    "UserScramCredentialRecord": Changes._credential,
     "RemoveUserScramCredentialRecord": lambda c, r: c._drop("scram", (r.name, r.mechanism)),
     "DelegationTokenRecord": lambda c, r: c._set("tokens", r.token_id, r),
     "RemoveDelegationTokenRecord": lambda c, r: c._drop("tokens", r.token_id),
@@ -452,9 +459,10 @@ def snapshot_entries(image: MetadataImage) -> Iterator[tuple[str, Any]]:
             "ProducerIdsRecord",
             {"broker_id": -1, "broker_epoch": -1, "next_producer_id": image.next_producer_id},
         )
+    for (user, mechanism), credential in image.scram.items():
+        fields = {"name": user, "mechanism": mechanism, **credential._asdict()}
+        yield "UserScramCredentialRecord", fields
     for acl_id, acl in image.acls.items():
         yield "AccessControlEntryRecord", acl_fields(acl_id, acl)
-    for credential in image.scram.values():
-        yield "UserScramCredentialRecord", credential
     for token in image.tokens.values():
         yield "DelegationTokenRecord", token

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kafkalog.security.acls import Acl
+from kafkalog.security.scram import Credential
 
 __all__ = [
     "BROKER",
@@ -114,10 +115,10 @@ class MetadataImage(NamedTuple):
     brokers: Mapping[int, Broker]
     controllers: Mapping[int, Any]
     """RegisterControllerRecord by controller."""
+    scram: Mapping[tuple[str, int], Credential]
+    """By (user, mechanism): kafkalog.security.scram.Mechanism, or the number of an unknown one."""
     acls: Mapping[uuid.UUID, Acl]
     """By id."""
-    scram: Mapping[tuple[str, int], Any]
-    """UserScramCredentialRecord by (user, mechanism)."""
     tokens: Mapping[str, Any]
     """DelegationTokenRecord by token id."""
     quotas: Mapping[tuple[tuple[str, str | None], ...], Mapping[str, float]]

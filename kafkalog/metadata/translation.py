@@ -14,6 +14,10 @@ from kafkalog.metadata.requests import (
     NewSetting,
     NewTopic,
     NewTopics,
+    QuotaChange,
+    QuotaChanges,
+    QuotaFilter,
+    QuotasAsked,
     ResourceAsked,
     ResourceChange,
     SettingChange,
@@ -35,6 +39,8 @@ __all__ = [
     "moves",
     "new_acls",
     "new_topics",
+    "quota_changes",
+    "quotas_asked",
     "settings",
     "some_settings",
 ]
@@ -129,6 +135,24 @@ def moves(body: Any) -> list[TopicMoves]:
         )
         for topic in body.topics
     ]
+
+
+def quota_changes(body: Any) -> QuotaChanges:
+    """The entities of AlterClientQuotas."""
+
+    def one(entry: Any) -> QuotaChange:
+        # Of a type that is named twice, the last name counts, as in Kafka.
+        entity = {part.entity_type: part.entity_name for part in entry.entity}
+        values = [(op.key, None if op.remove else op.value) for op in entry.ops]
+        return QuotaChange(tuple(sorted(entity.items())), values)
+
+    return QuotaChanges([one(entry) for entry in body.entries], body.validate_only)
+
+
+def quotas_asked(body: Any) -> QuotasAsked:
+    """The filters of DescribeClientQuotas."""
+    filters = [QuotaFilter(one.entity_type, one.match_type, one.match) for one in body.components]
+    return QuotasAsked(filters, body.strict)
 
 
 def new_acls(body: Any) -> list[Acl]:

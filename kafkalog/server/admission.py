@@ -332,12 +332,11 @@ def java_host(host: str) -> str:
 
 
 def check_open_to_all(image: "MetadataImage") -> None:
-    """Refuse metadata with permissions or credentials.
+    """Refuse metadata with permissions or delegation tokens.
 
-    Raises: ArgumentError (ACLs, SCRAM credentials, delegation tokens), InvalidSetting.
+    Raises: ArgumentError (ACLs, delegation tokens), InvalidSetting.
     """
     found = {
-        "SCRAM credentials": len(image.scram),
         "delegation tokens": len(image.tokens),
     }
     some = ", ".join(f"{count} {what}" for what, count in found.items() if count)

@@ -29,6 +29,7 @@ from kafkalog.metadata.source import Metadata
 from kafkalog.replication.options import fetcher_options
 from kafkalog.server.admission import Admission, authorizer_of, check_open_to_all
 from kafkalog.server.appends import Appends
+from kafkalog.server.authentication import Authentication
 from kafkalog.server.controller_apis.forwarder import ControllerForwarder
 from kafkalog.server.controller_apis.interface import ControllerApis
 from kafkalog.server.controller_apis.member import ClusterMember
@@ -42,11 +43,13 @@ from kafkalog.server.dispatch import Dispatch
 from kafkalog.server.dynamic import follow_settings
 from kafkalog.server.faults import Faults
 from kafkalog.server.handlers.leaders import follow_addresses
+from kafkalog.server.mechanisms import mechanisms_of
 from kafkalog.server.network import listeners as places
 from kafkalog.server.network.in_process import InProcessTransport
 from kafkalog.server.network.reactor import NO_CONTROL, Reactor
 from kafkalog.server.node import Node
 from kafkalog.server.partitions import Partitions
+from kafkalog.server.quotas import ClientQuotas
 from kafkalog.server.replica_manager import ReplicaManager
 from kafkalog.server.threads.acknowledger import Acknowledger
 from kafkalog.server.threads.deletions import Deletions
@@ -145,6 +148,10 @@ class Broker:
         self._given = ServerConfig.without_texts_of_secrets(given)
         alone = not isinstance(listeners, str) and listeners is not None and not listeners
         planned = () if alone else places.planned(self._config)
+        self._mechanisms = {
+            number: mechanisms_of(self._config, one.name, lambda: self._metadata.image)
+            for number, one in enumerate(planned) if one.protocol.authenticates
+        }  # fmt: skip
         self._clock: Clock = clock or SystemClock()
         self._manual = not isinstance(self._clock, SystemClock)
         self._pid = os.getpid()
@@ -282,9 +289,14 @@ class Broker:
         )
         admission = Admission(reactor, authorizer_of(config))
         admission.follow(metadata)
+        authentication = Authentication(config, planned, self._mechanisms, admission, clock)
+        quotas = ClientQuotas(
+            reactor.buckets, clock, config, lambda number: admission.principal(number).name
+        )
         self._node = Node(
             config=config, given=self._given, manager=self._manager, metadata=metadata,
-            partitions=partitions, reactor=reactor, admission=admission,
+            partitions=partitions, reactor=reactor, admission=admission, quotas=quotas,
+            authentication=authentication,
             coordinator=groups, acknowledger=acknowledger, advertised=advertised,
             producer_ids=producer_ids, bulk=bulk, transactions=transactions, guards=guards,
             markers=markers, continuations=continuations, deletions=deletions,
@@ -303,6 +315,8 @@ class Broker:
             control_listener=names.index(control) if control in names else NO_CONTROL,
         )  # fmt: skip
         self._owned(reactor, Reactor.close)
+        for number in self._mechanisms:
+            reactor.authenticate(number)
         bound = {one.name: _listen(reactor, one, number) for number, one in enumerate(planned)}
         return reactor, places.plan(self._config, bound) if planned else ()
 
@@ -353,7 +367,9 @@ class Broker:
         """Start all parts."""
         reactor = node.reactor
         dispatch = Dispatch(node)
-        workers = self._owned(Workers(reactor, dispatch, self._name, node.bulk), Workers.join)
+        workers = self._owned(
+            Workers(reactor, dispatch, self._name, node.bulk, node.quotas.resolve), Workers.join
+        )
         self._owned(reactor, lambda it: it.stop(STOP_MS))
         self._faults = self._owned(Faults(node, dispatch, workers.reroute), Faults.stop)
         self._owned(node.coordinator, Coordinator.close)
@@ -365,6 +381,8 @@ class Broker:
         self._inside = self._owned(InProcessTransport(reactor, self.path), InProcessTransport.close)
         follow_coordinators(node)
         follow_addresses(node)
+        if not node.clustered:
+            node.quotas.follow(node.metadata)
         node.coordinator.start()
         node.transactions.start()
         reactor.start()

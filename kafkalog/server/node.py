@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from kafkalog.metadata.image import MetadataImage
     from kafkalog.metadata.source import Metadata
     from kafkalog.server.admission import Admission
+    from kafkalog.server.authentication import Authentication
     from kafkalog.server.controller_apis.interface import ControllerApis
     from kafkalog.server.network.reactor import Reactor
     from kafkalog.server.partitions import Partitions
+    from kafkalog.server.quotas import ClientQuotas
     from kafkalog.server.threads.acknowledger import Acknowledger
     from kafkalog.server.threads.deletions import Deletions
     from kafkalog.server.threads.serial_executor import SerialExecutor
@@ -42,6 +44,10 @@ class Node(NamedTuple):
     reactor: "Reactor"
     admission: "Admission"
     """The permissions of each principal."""
+    quotas: "ClientQuotas"
+    """How much each client may use."""
+    authentication: "Authentication"
+    """Authenticates connections."""
     coordinator: "Coordinator[GroupCoordinatorState]"
     acknowledger: "Acknowledger"
     advertised: tuple[Advertised, ...]

@@ -57,19 +57,11 @@ from kafkalog.wire.tables.later.quorum import (
     UPDATE_RAFT_VOTER,
     VOTE,
 )
-from kafkalog.wire.tables.later.quotas import (
-    ALTER_CLIENT_QUOTAS,
-    DESCRIBE_CLIENT_QUOTAS,
-)
 from kafkalog.wire.tables.later.security import (
-    ALTER_USER_SCRAM_CREDENTIALS,
     CREATE_DELEGATION_TOKEN,
     DESCRIBE_DELEGATION_TOKEN,
-    DESCRIBE_USER_SCRAM_CREDENTIALS,
     EXPIRE_DELEGATION_TOKEN,
     RENEW_DELEGATION_TOKEN,
-    SASL_AUTHENTICATE,
-    SASL_HANDSHAKE,
 )
 from kafkalog.wire.tables.later.share import (
     ALTER_SHARE_GROUP_OFFSETS,
@@ -102,6 +94,8 @@ from kafkalog.wire.tables.partitions import (
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
 )
+from kafkalog.wire.tables.quotas import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
+from kafkalog.wire.tables.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kafkalog.wire.tables.topics import (
     ALTER_CONFIGS,
     CREATE_PARTITIONS,
@@ -120,6 +114,10 @@ from kafkalog.wire.tables.transactions import (
     LIST_TRANSACTIONS,
     TXN_OFFSET_COMMIT,
     WRITE_TXN_MARKERS,
+)
+from kafkalog.wire.tables.users import (
+    ALTER_USER_SCRAM_CREDENTIALS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
 )
 
 __all__ = [

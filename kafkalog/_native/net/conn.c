@@ -16,6 +16,19 @@ enum {
     PARTIAL_RENEW_BYTES = 64 << 10
 };
 
+static void mute(kl_conn *conn, int64_t until_ms) {
+    kl_timers *muted = &conn->thread->muted;
+    if (conn->mute.place && conn->mute.due_ms >= until_ms) return;
+    kl_timers_remove(muted, &conn->mute);
+    (void)kl_timers_add(muted, &conn->mute, until_ms); /* without memory it is not muted */
+}
+
+/* Before its answer is sent: the client may count from then on. */
+static void mute_after(kl_conn *conn, kl_request *request) {
+    mute(conn, kl_clock_now(&conn->net->clock) + request->throttle_ms);
+    request->throttle_ms = 0;
+}
+
 /* ---- frames in ----------------------------------------------------------------------- */
 
 static void close_garbage(kl_conn *conn) {
@@ -141,6 +154,10 @@ static void read_some(kl_conn *conn) {
         conn->moved = true;
         kl_count_add(&conn->thread->bytes_in, got);
     }
+    if (error == EAGAIN && !drained) {
+        conn->writable = false;
+        conn->reads_when_writable = true;
+    }
     if (got == 0) conn->at_end = true;
     else if (error && error != EAGAIN && error != EINTR) kl_conn_close(conn);
 }
@@ -172,11 +189,19 @@ static void start(kl_conn *conn) {
     if (!fine) kl_conn_close(conn);
 }
 
+/* True if its next request must wait; see kl_conn.mute. */
+static bool is_muted(const kl_conn *conn) {
+    if (KL_LIKELY(conn->mute.place == 0)) return false;
+    return conn->whole ? conn->whole->frame->held == 0
+                       : conn->frame_bytes <= KL_CHUNK_SMALL_BYTES;
+}
+
 /* True if another request may run: none is in progress, or only ones that wait for the disk, and
  * then only one that may overtake them. */
 static bool may_go_on(const kl_conn *conn) {
     if (atomic_load(&conn->thread->stop) || conn->ends) return false;
     if (atomic_load(&conn->thread->leaving) && conn->whole == NULL) return false;
+    if (is_muted(conn)) return false;
     if (conn->first == NULL) return true;
     if (conn->first->state == KL_ANSWERED) return false; /* it reads no answers */
     if (conn->last->state != KL_WAITS_ON && conn->last->state != KL_ANSWERED) return false;
@@ -229,6 +254,7 @@ static bool send_memory(kl_conn *conn) {
     for (kl_exchange *x = conn->first; x && x->state == KL_ANSWERED && !more; x = x->next) {
         size_t due = memory_due(x);
         if (count == GATHER_MAX) break;
+        if (KL_UNLIKELY(x->request.throttle_ms > 0)) mute_after(conn, &x->request);
         if (due > x->sent)
             from[count++] = (struct iovec){x->memory.data + x->sent, due - x->sent};
         more = has_slice(x);
@@ -321,6 +347,8 @@ static void settle(kl_conn *conn) {
 static void arrive(kl_conn *conn) {
     if (!conn->passed) return;
     conn->passed = false;
+    int64_t muted_ms = conn->mute.due_ms;
+    if (muted_ms > kl_clock_now(&conn->net->clock)) mute(conn, muted_ms);
     if (conn->in == NULL) return;
     kl_pool_adopt(&conn->thread->pool, conn->in);
     conn->thread->half_bytes += conn->in->held;
@@ -338,6 +366,7 @@ static bool hurry(kl_conn *conn) {
 
 void kl_conn_pump(kl_conn *conn) {
     KL_ASSERT(!conn->passed); /* arrived */
+    if (conn->shakes) return; /* shake.c calls it when the handshake is over */
     size_t slice_budget = SLICE_BYTES_PER_TURN;
     int budget = REQUESTS_PER_TURN;
     kl_link_remove(&conn->ready);
@@ -354,6 +383,8 @@ void kl_conn_pump(kl_conn *conn) {
             if (conn->broken && conn->first) kl_conn_close(conn);
         } else if (kl_conn_is_open(conn)) {
             if (!conn->readable || conn->at_end) break;
+            if (conn->reads_when_writable && !conn->writable) break;
+            conn->reads_when_writable = false;
             if (kl_conn_starves(conn)) {
                 kl_link_last(&conn->thread->starved, &conn->starved);
                 break;
@@ -364,12 +395,14 @@ void kl_conn_pump(kl_conn *conn) {
     if (kl_conn_is_open(conn)) settle(conn);
 }
 
-/* Remove it from its thread's rings. */
+/* Remove it from its thread's rings and timers. */
 static void unlink_conn(kl_conn *conn) {
     kl_link *const links[] = {&conn->idle, &conn->partial, &conn->ready, &conn->dirty,
                               &conn->starved};
     for (size_t i = 0; i < sizeof links / sizeof links[0]; i++) kl_link_remove(links[i]);
     kl_authentication_unlink(conn);
+    kl_timers_remove(&conn->thread->muted, &conn->mute);
+    kl_shake_leave(conn);
 }
 
 /* Answer requests that wait for data with what there is. */
@@ -389,8 +422,12 @@ void kl_conn_events(kl_conn *conn, uint32_t events) {
     /* The peer cannot receive answers.  (A peer that left without an error may have sent something
      * before, as a producer with acks=0: read that to its end.) */
     if (events & EPOLLERR) conn->broken = true;
-    if (conn->broken && conn->first) {
+    if (conn->broken && (conn->first || conn->mute.place)) {
         kl_conn_close(conn);
+        return;
+    }
+    if (conn->shakes) {
+        kl_shake_events(conn);
         return;
     }
     if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR) && !conn->peer_done) {
@@ -416,13 +453,19 @@ bool kl_conn_part(kl_conn *conn) {
         kl_pool_part(&from->pool, conn->in);
     }
     conn->passed = true;
-    conn->readable = conn->writable = false; /* the other thread's epoll reports it */
+    /* The other thread's epoll reports it, except what is in memory. */
+    conn->writable = false;
+    conn->readable = !conn->shakes && kl_stream_holds(&conn->stream);
     unlink_conn(conn);
     return true;
 }
 
 void kl_conn_stop(kl_conn *conn) {
     if (!kl_conn_is_open(conn)) return;
+    if (conn->shakes) {
+        kl_conn_close(conn);
+        return;
+    }
     arrive(conn);
     conn->peer_done = true;
     if (conn->whole) kl_exchange_end(conn->whole);

@@ -18,9 +18,10 @@ kl_status kl_thread_init(kl_thread *thread, kl_net *net, int32_t index) {
     thread->net = net;
     thread->index = index;
     pthread_mutex_init(&thread->lock, NULL);
-    kl_link *const rings[] = {&thread->conns,   &thread->idle,         &thread->partial,
-                              &thread->ready,   &thread->dirty,        &thread->stalled,
-                              &thread->starved, &thread->unidentified, &thread->dead};
+    kl_link *const rings[] = {&thread->conns,      &thread->idle,        &thread->partial,
+                              &thread->ready,      &thread->dirty,       &thread->stalled,
+                              &thread->starved,    &thread->dead,        &thread->shaking,
+                              &thread->half_opens, &thread->unidentified};
     for (size_t i = 0; i < sizeof rings / sizeof rings[0]; i++) kl_ring_init(rings[i]);
     thread->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     kl_status status = kl_post_init(&thread->post);
@@ -92,6 +93,7 @@ void kl_thread_free(kl_thread *thread) {
     free_exchanges(thread, thread->free_count);
     kl_pool_free(&thread->pool);
     kl_timers_free(&thread->timers);
+    kl_timers_free(&thread->muted);
     if (thread->epoll_fd >= 0) close(thread->epoll_fd);
     kl_post_free(&thread->post);
     pthread_mutex_destroy(&thread->lock);
@@ -200,6 +202,15 @@ static void run_parked(kl_thread *thread) {
     }
 }
 
+static void unmute(kl_thread *thread) {
+    kl_timer *first;
+    while ((first = kl_timers_first(&thread->muted)) && first->due_ms <= thread->now_ms) {
+        kl_conn *conn = KL_HOLDER(first, kl_conn, mute);
+        kl_timers_remove(&thread->muted, first);
+        kl_link_last(&thread->dirty, &conn->dirty);
+    }
+}
+
 static void close_idle(kl_thread *thread) {
     int64_t idle_ms_max = thread->net->config->idle_ms_max;
     for (kl_link *link; (link = kl_ring_first(&thread->idle)) != NULL;) {
@@ -237,8 +248,10 @@ static void trim(kl_thread *thread) {
 
 static void run_timers(kl_thread *thread) {
     run_parked(thread);
+    unmute(thread);
     close_idle(thread);
     close_half_frames(thread);
+    kl_shake_expire(thread);
     kl_authentication_close_late(thread);
     trim(thread);
 }
@@ -246,8 +259,10 @@ static void run_timers(kl_thread *thread) {
 static int64_t next_timer(const kl_thread *thread) {
     const kl_server_config *config = thread->net->config;
     const kl_timer *parked = kl_timers_first(&thread->timers);
-    int64_t next =
-        KL_MIN(parked ? parked->due_ms : INT64_MAX, kl_authentication_next(thread));
+    int64_t next = KL_MIN(kl_shake_next(thread), kl_authentication_next(thread));
+    if (parked) next = KL_MIN(next, parked->due_ms);
+    const kl_timer *muted = kl_timers_first(&thread->muted);
+    if (muted) next = KL_MIN(next, muted->due_ms);
     const kl_link *idle = kl_ring_first(&thread->idle);
     if (idle)
         next = KL_MIN(next, after(KL_HOLDER(idle, const kl_conn, idle)->active_ms,
@@ -264,6 +279,7 @@ static int64_t next_timer(const kl_thread *thread) {
 static bool has_work(kl_thread *thread) {
     return kl_post_any(&thread->post) || atomic_load(&thread->room) ||
            kl_ring_first(&thread->ready) || kl_ring_first(&thread->dirty) ||
+           kl_ring_first(&thread->shaking) ||
            (atomic_load(&thread->stop) && !thread->stopping) ||
            (atomic_load(&thread->leaving) && !thread->was_leaving) ||
            atomic_load(&thread->stop_now);
@@ -342,6 +358,7 @@ static void *serve(void *argument) {
         pump_ring(thread, &thread->dirty, true);
         pump_ring(thread, &thread->ready, false);
         feed_starved(thread);
+        kl_shake_run(thread);
         free_dead(thread);
     } while (look_at_stop(thread) && look_at_leaving(thread));
     free_dead(thread);
