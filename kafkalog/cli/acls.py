@@ -106,8 +106,7 @@ def _list(options: argparse.Namespace) -> None:
         if getattr(options, name):
             raise UsageError(f"list: --{name.replace('_', '-')} is for add and remove")
     pattern = options.resource_pattern_type or ("literal" if _resources(options) else "any")
-    named = _resources(options)
-    resources: list[tuple[str, str | None]] = [*named] if named else [("any", None)]
+    resources: list[tuple[str, str | None]] = [*_resources(options)] or [("any", None)]
     filters = [
         AclBindingFilter(kind, name, principal, pattern=pattern)
         for kind, name in resources

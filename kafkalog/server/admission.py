@@ -85,7 +85,8 @@ class Admission:
         self._common: bool = False  # C has the rules that apply to all
         self._rights: dict[int, frozenset[Right]] = {}
         if authorizer is None:
-            self.set_rights(ANONYMOUS, ALL)
+            for number in self._holders:
+                self.set_rights(number, ALL)
         else:
             self._reactor.set_rules(ANONYMOUS, 0, [NOTHING, NOTHING], unnamed=False)
             self._outdate()

@@ -41,7 +41,7 @@ SESSIONS_MAX = 65_536
 LOGGED_MAX, LOGGED_MS = 10, 60_000
 """Failures that are logged in so much time; more are only counted."""
 Mechanisms = Mapping[str, Callable[[], Exchange]]
-Identify = Callable[[int, str], Principal]
+Identify = Callable[[int, bytes | None], Principal]
 """The principal of a listener's client, by its number and the subject of the client's certificate,
 which is empty if it showed none."""
 
@@ -285,8 +285,8 @@ class Authentication:
         return attempt
 
 
-def _subject_of(_listener: int, subject: str) -> Principal:
-    return Principal("User", subject or "ANONYMOUS")
+def _subject_of(_listener: int, subject: bytes | None) -> Principal:
+    return Principal("User", subject.hex() if subject else "ANONYMOUS")
 
 
 class _Limited:

@@ -49,6 +49,7 @@ from kafkalog.server.network.in_process import InProcessTransport
 from kafkalog.server.network.reactor import NO_CONTROL, Reactor
 from kafkalog.server.node import Node
 from kafkalog.server.partitions import Partitions
+from kafkalog.server.quotas import ClientQuotas
 from kafkalog.server.replica_manager import ReplicaManager
 from kafkalog.server.threads.acknowledger import Acknowledger
 from kafkalog.server.threads.deletions import Deletions
@@ -289,9 +290,12 @@ class Broker:
         admission = Admission(reactor, authorizer_of(config))
         admission.follow(metadata)
         authentication = Authentication(config, planned, self._mechanisms, admission, clock)
+        quotas = ClientQuotas(
+            reactor.buckets, clock, config, lambda number: admission.principal(number).name
+        )
         self._node = Node(
             config=config, given=self._given, manager=self._manager, metadata=metadata,
-            partitions=partitions, reactor=reactor, admission=admission,
+            partitions=partitions, reactor=reactor, admission=admission, quotas=quotas,
             authentication=authentication,
             coordinator=groups, acknowledger=acknowledger, advertised=advertised,
             producer_ids=producer_ids, bulk=bulk, transactions=transactions, guards=guards,
@@ -363,7 +367,9 @@ class Broker:
         """Start all parts."""
         reactor = node.reactor
         dispatch = Dispatch(node)
-        workers = self._owned(Workers(reactor, dispatch, self._name, node.bulk), Workers.join)
+        workers = self._owned(
+            Workers(reactor, dispatch, self._name, node.bulk, node.quotas.resolve), Workers.join
+        )
         self._owned(reactor, lambda it: it.stop(STOP_MS))
         self._faults = self._owned(Faults(node, dispatch, workers.reroute), Faults.stop)
         self._owned(node.coordinator, Coordinator.close)
@@ -375,6 +381,8 @@ class Broker:
         self._inside = self._owned(InProcessTransport(reactor, self.path), InProcessTransport.close)
         follow_coordinators(node)
         follow_addresses(node)
+        if not node.clustered:
+            node.quotas.follow(node.metadata)
         node.coordinator.start()
         node.transactions.start()
         reactor.start()

@@ -40,11 +40,16 @@ class Dispatch:
     def _serve(self, request: Request) -> None:
         if not handlers.served(request.api, request.version, self._node.clustered):
             self._refuse(request)
-        elif self._decoded(request):
+            return
+        if self._node.quotas.active:
+            self._node.quotas.measure(request)
+        if self._decoded(request):
             try:
                 self._answer(request)
             except Exception as problem:
                 handler_failed(request, problem)
+            if request.meter is not None:
+                request.meter.pause()
 
     def _answer(self, request: Request) -> None:
         route = handlers.route(request.api)

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkalog.server.failed_answers import UNEXPECTED, failed_answer
 from kafkalog.wire import apis
@@ -17,7 +17,7 @@ from kafkalog.wire.tables.controller import (
 if TYPE_CHECKING:
     from kafkalog.server.network.raw_request import Answers, RawRequest
 
-__all__ = ["Peer", "Request"]
+__all__ = ["Meter", "Peer", "Request"]
 
 _logger = logging.getLogger(__name__)
 
@@ -41,12 +41,31 @@ class Peer(NamedTuple):
     """The principal of its connection: a number of `Admission`, ANONYMOUS before authentication."""
 
 
+class Meter(Protocol):
+    """Measures what a request uses of its client's quotas, until it is answered."""
+
+    def pause(self) -> None:
+        """The thread has left the request: another one answers it later."""
+
+    def mutate(self, count: int) -> None:
+        """Count partitions that the request creates or deletes.
+
+        Raises: Refused.
+        """
+
+    def hand_back(self) -> None:
+        """C answers it, and counts the rest."""
+
+    def end(self, silent: bool = False) -> int:
+        """How long the client must wait after the answer, in ms; `silent`: there is none."""
+
+
 class Request:
     """One request from the network threads; it is answered exactly once."""
 
     __slots__ = (
-        "_adjust", "_id", "_reactor", "api", "body", "connection", "correlation_id", "cut", "peer",
-        "size", "subject", "version",
+        "_adjust", "_id", "_reactor", "api", "body", "connection", "correlation_id", "cut", "meter",
+        "peer", "size", "subject", "version",
     )  # fmt: skip
 
     def __init__(self, reactor: "Answers", raw: "RawRequest") -> None:
@@ -59,7 +78,7 @@ class Request:
         self.connection: int = raw.connection
         """Its connection's number, never reused."""
         self.correlation_id: int = raw.correlation_id
-        self.subject: str = raw.subject
+        self.subject: bytes | None = raw.subject
         """That of an unidentified client's certificate; empty: it has shown none."""
         self.peer = Peer(raw.client_id, _host(raw.peer), raw.listener, raw.principal)
         self.body: Any = raw.body
@@ -69,6 +88,8 @@ class Request:
         self.cut = False
         """True if the body lacks what the caller may not use; `answer` adds the refusals."""
         self._adjust: Callable[[Answer], Answer] | None = None
+        self.meter: Meter | None = None
+        """Measures it for its client's quotas; None: it has none."""
 
     def decode(self) -> None:
         """Decode `body` into a Struct.
@@ -95,9 +116,12 @@ class Request:
     def answer(self, response: Answer) -> None:
         """Send a response with the fields of the API's schema; if it cannot be encoded, as with a
         name that is too long together with what was added to it, an error instead."""
+        ms = self._throttle() if self.meter is not None else 0
         try:
             if self._adjust is not None:
                 response = self._adjust(response)
+            if ms and self._has_throttle_time():
+                response = {**response, "throttle_time_ms": ms}
             data = self.api.encode_response(self.version, response)
         except Exception as problem:
             _logger.error("%r: its answer cannot be encoded", self, exc_info=problem)
@@ -111,11 +135,30 @@ class Request:
 
     def answer_bytes(self, data: bytes, header_version: int) -> None:
         """Send an encoded response; header_version -1: none (acks=0)."""
+        ms = 0 if self.meter is None else self._throttle(header_version < 0)
+        if ms and header_version >= 0 and self._has_throttle_time():
+            response = self.api.decode_response(self.version, data)
+            response.throttle_time_ms = ms
+            data = self.api.encode_response(self.version, response)
         self._reactor.answer(self._id, data, header_version)
 
     def again(self) -> None:
         """Hand a Produce or Fetch back to C: what it needed is there now."""
+        if self.meter is not None:
+            self.meter.hand_back()
         self._reactor.again(self._id)
+
+    def _throttle(self, silent: bool = False) -> int:
+        """End the measurement: the connection is muted after the answer if a quota is exceeded;
+        returns for how long, in ms."""
+        assert self.meter is not None
+        ms = self.meter.end(silent)
+        if ms:
+            self._reactor.throttle(self._id, ms)
+        return ms
+
+    def _has_throttle_time(self) -> bool:
+        return any(field.name == "throttle_time_ms" for field in self.api.response.fields)
 
     def drop(self) -> None:
         """Close the connection, as Kafka does when no answer would be understood."""
@@ -159,6 +202,9 @@ class _Unheard:
 
     def read(self, request_id: int) -> None:
         self._reactor.read(request_id)
+
+    def throttle(self, request_id: int, ms: int) -> None:
+        pass  # it is closed
 
     def drop(self, request_id: int) -> None:
         self._reactor.drop(request_id)

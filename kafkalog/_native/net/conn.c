@@ -16,6 +16,19 @@ enum {
     PARTIAL_RENEW_BYTES = 64 << 10
 };
 
+static void mute(kl_conn *conn, int64_t until_ms) {
+    kl_timers *muted = &conn->thread->muted;
+    if (conn->mute.place && conn->mute.due_ms >= until_ms) return;
+    kl_timers_remove(muted, &conn->mute);
+    (void)kl_timers_add(muted, &conn->mute, until_ms); /* without memory it is not muted */
+}
+
+/* Before its answer is sent: the client may count from then on. */
+static void mute_after(kl_conn *conn, kl_request *request) {
+    mute(conn, kl_clock_now(&conn->net->clock) + request->throttle_ms);
+    request->throttle_ms = 0;
+}
+
 /* ---- frames in ----------------------------------------------------------------------- */
 
 static void close_garbage(kl_conn *conn) {
@@ -141,6 +154,10 @@ static void read_some(kl_conn *conn) {
         conn->moved = true;
         kl_count_add(&conn->thread->bytes_in, got);
     }
+    if (error == EAGAIN && !drained) {
+        conn->writable = false;
+        conn->reads_when_writable = true;
+    }
     if (got == 0) conn->at_end = true;
     else if (error && error != EAGAIN && error != EINTR) kl_conn_close(conn);
 }
@@ -170,14 +187,6 @@ static void start(kl_conn *conn) {
     if (fine && conn->peer_done && waits_for_data(exchange))
         fine = kl_exchange_expire(exchange);
     if (!fine) kl_conn_close(conn);
-}
-
-void kl_conn_mute(kl_conn *conn, int32_t ms) {
-    int64_t until_ms = kl_clock_now(&conn->net->clock) + ms;
-    kl_timers *muted = &conn->thread->muted;
-    if (conn->mute.place && conn->mute.due_ms >= until_ms) return;
-    kl_timers_remove(muted, &conn->mute);
-    (void)kl_timers_add(muted, &conn->mute, until_ms); /* without memory it is not muted */
 }
 
 /* True if its next request must wait; see kl_conn.mute. */
@@ -245,6 +254,7 @@ static bool send_memory(kl_conn *conn) {
     for (kl_exchange *x = conn->first; x && x->state == KL_ANSWERED && !more; x = x->next) {
         size_t due = memory_due(x);
         if (count == GATHER_MAX) break;
+        if (KL_UNLIKELY(x->request.throttle_ms > 0)) mute_after(conn, &x->request);
         if (due > x->sent)
             from[count++] = (struct iovec){x->memory.data + x->sent, due - x->sent};
         more = has_slice(x);
@@ -337,8 +347,8 @@ static void settle(kl_conn *conn) {
 static void arrive(kl_conn *conn) {
     if (!conn->passed) return;
     conn->passed = false;
-    int64_t muted_ms = conn->mute.due_ms - kl_clock_now(&conn->net->clock);
-    if (muted_ms > 0) kl_conn_mute(conn, (int32_t)KL_MIN(muted_ms, (int64_t)INT32_MAX));
+    int64_t muted_ms = conn->mute.due_ms;
+    if (muted_ms > kl_clock_now(&conn->net->clock)) mute(conn, muted_ms);
     if (conn->in == NULL) return;
     kl_pool_adopt(&conn->thread->pool, conn->in);
     conn->thread->half_bytes += conn->in->held;
@@ -356,6 +366,7 @@ static bool hurry(kl_conn *conn) {
 
 void kl_conn_pump(kl_conn *conn) {
     KL_ASSERT(!conn->passed); /* arrived */
+    if (conn->shakes) return; /* shake.c calls it when the handshake is over */
     size_t slice_budget = SLICE_BYTES_PER_TURN;
     int budget = REQUESTS_PER_TURN;
     kl_link_remove(&conn->ready);
@@ -372,6 +383,8 @@ void kl_conn_pump(kl_conn *conn) {
             if (conn->broken && conn->first) kl_conn_close(conn);
         } else if (kl_conn_is_open(conn)) {
             if (!conn->readable || conn->at_end) break;
+            if (conn->reads_when_writable && !conn->writable) break;
+            conn->reads_when_writable = false;
             if (kl_conn_starves(conn)) {
                 kl_link_last(&conn->thread->starved, &conn->starved);
                 break;
@@ -389,6 +402,7 @@ static void unlink_conn(kl_conn *conn) {
     for (size_t i = 0; i < sizeof links / sizeof links[0]; i++) kl_link_remove(links[i]);
     kl_authentication_unlink(conn);
     kl_timers_remove(&conn->thread->muted, &conn->mute);
+    kl_shake_leave(conn);
 }
 
 /* Answer requests that wait for data with what there is. */
@@ -410,6 +424,10 @@ void kl_conn_events(kl_conn *conn, uint32_t events) {
     if (events & EPOLLERR) conn->broken = true;
     if (conn->broken && (conn->first || conn->mute.place)) {
         kl_conn_close(conn);
+        return;
+    }
+    if (conn->shakes) {
+        kl_shake_events(conn);
         return;
     }
     if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR) && !conn->peer_done) {
@@ -435,13 +453,19 @@ bool kl_conn_part(kl_conn *conn) {
         kl_pool_part(&from->pool, conn->in);
     }
     conn->passed = true;
-    conn->readable = conn->writable = false; /* the other thread's epoll reports it */
+    /* The other thread's epoll reports it, except what is in memory. */
+    conn->writable = false;
+    conn->readable = !conn->shakes && kl_stream_holds(&conn->stream);
     unlink_conn(conn);
     return true;
 }
 
 void kl_conn_stop(kl_conn *conn) {
     if (!kl_conn_is_open(conn)) return;
+    if (conn->shakes) {
+        kl_conn_close(conn);
+        return;
+    }
     arrive(conn);
     conn->peer_done = true;
     if (conn->whole) kl_exchange_end(conn->whole);

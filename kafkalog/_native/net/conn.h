@@ -22,8 +22,9 @@ struct kl_conn {
     int64_t expires_ms;      /* of its session; 0: never */
     int64_t unidentified_ms; /* since when; -1: not */
     kl_link unidentified;    /* thread->unidentified, longest first */
-    char *subject;           /* of the peer's certificate, freed with it; NULL: none */
-    bool ends;               /* closed after its last answer: nothing more is read */
+    uint8_t *subject;        /* DER of its certificate's, freed with it; NULL: none */
+    size_t subject_bytes;
+    bool ends; /* closed after its last answer: nothing more is read */
     char peer[64];
     uint8_t address[16]; /* IPv4 mapped to IPv6; zero for a unix socket */
     kl_peer *from;       /* peers.c; NULL: not counted */
@@ -48,8 +49,8 @@ struct kl_conn {
     int32_t count;             /* their number */
 
     kl_client client;
-    /* In thread->muted: a quota is exceeded, and no request is read before it is due.  A large frame
-     * that has begun is read to its end, and runs: it would take the memory of others. */
+    /* In thread->muted: a quota is exceeded, and no request is read before it is due.  A large
+     * frame that has begun is read to its end, and runs: it would take the memory of others. */
     kl_timer mute;
 
     bool moved;           /* transferred bytes in this turn */
@@ -61,6 +62,14 @@ struct kl_conn {
     kl_link ready;        /* thread->ready: more to do, after others */
     kl_link dirty;        /* thread->dirty: an answer is complete */
     kl_link starved;      /* thread->starved: no memory for its large frame */
+
+    bool shakes;       /* its TLS handshake is not over, see shake.h, down to began_ms */
+    bool writes_shake; /* it waits until the socket is writable */
+    bool half_open;    /* in thread->half_opens, not in thread->shaking */
+    kl_link shake;
+    int64_t shake_ms; /* time of the last step */
+    int64_t began_ms;
+    bool reads_when_writable; /* TLS has to send before it can receive */
 };
 
 static inline bool kl_conn_is_open(const kl_conn *conn) {
@@ -79,8 +88,6 @@ bool kl_conn_starves(const kl_conn *conn);
 void kl_conn_leave(kl_conn *conn);
 /* and prepare it for another thread; false: it has a request in progress. */
 bool kl_conn_part(kl_conn *conn);
-/* Mute it for `ms` from now, or as long as it is muted already. */
-void kl_conn_mute(kl_conn *conn, int32_t ms);
 /* Start closing: answer requests waiting for data, and read nothing more. */
 void kl_conn_stop(kl_conn *conn);
 

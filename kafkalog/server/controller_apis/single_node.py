@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from kafkalog.controller import acls, users
 from kafkalog.controller.client_quotas import IP, alter_client_quotas
 from kafkalog.errors import UnsupportedVersion
-from kafkalog.kraft.plan import Plan
 from kafkalog.metadata import translation
 from kafkalog.metadata.addresses import address_of
+from kafkalog.metadata.source import Charge, free
 from kafkalog.server.failures import codes_by_name
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -60,13 +60,20 @@ class SingleNode:
         return UnsupportedVersion(f"node {self._metadata.image.node_id} is not part of a cluster")
 
 
+def _charge(request: Request) -> Charge:
+    """Counts created and deleted partitions against the client's quota."""
+    return free if request.meter is None else request.meter.mutate
+
+
 def _create_topics(metadata: Changeable, request: Request) -> Fields:
-    return {"topics": metadata.create_topics(translation.new_topics(request.body))}
+    asked = translation.new_topics(request.body)
+    return {"topics": metadata.create_topics(asked, _charge(request))}
 
 
 def _delete_topics(metadata: Changeable, request: Request) -> Fields:
     """Requests that wait for a deleted topic are answered, too."""
-    results = metadata.delete_topics(translation.deleted_topics(request.body))
+    asked = translation.deleted_topics(request.body)
+    results = metadata.delete_topics(asked, _charge(request))
     if request.version < DISABLED_SINCE:
         for result in results:
             if result["error_code"] == ErrorCode.TOPIC_DELETION_DISABLED:
@@ -75,7 +82,8 @@ def _delete_topics(metadata: Changeable, request: Request) -> Fields:
 
 
 def _create_partitions(metadata: Changeable, request: Request) -> Fields:
-    return {"results": metadata.create_partitions(translation.more_partitions(request.body))}
+    asked = translation.more_partitions(request.body)
+    return {"results": metadata.create_partitions(asked, _charge(request))}
 
 
 def _alter_configs(metadata: Changeable, request: Request) -> Fields:
@@ -99,7 +107,7 @@ def _alter_user_scram_credentials(metadata: Changeable, request: Request) -> Fie
     ]
     return {
         "results": metadata.alter(
-            lambda image: Plan(*users.alter_user_scram_credentials(image, deletions, upsertions))
+            lambda image: users.alter_user_scram_credentials(image, deletions, upsertions)
         )
     }
 
@@ -112,7 +120,7 @@ def _alter_client_quotas(metadata: Changeable, request: Request) -> Fields:
     known = {name for name in names if address_of(name)}
     return {
         "entries": metadata.alter(
-            lambda image: Plan(*alter_client_quotas(image, asked, known.__contains__))
+            lambda image: alter_client_quotas(image, asked, known.__contains__)
         )
     }
 
@@ -120,12 +128,12 @@ def _alter_client_quotas(metadata: Changeable, request: Request) -> Fields:
 def _create_acls(metadata: Changeable, request: Request) -> Fields:
     """Requests obey the new ACLs from the answer on."""
     asked = translation.new_acls(request.body)
-    return {"results": metadata.alter(lambda image: Plan(*acls.create_acls(image, asked)))}
+    return {"results": metadata.alter(lambda image: acls.create_acls(image, asked))}
 
 
 def _delete_acls(metadata: Changeable, request: Request) -> Fields:
     asked = translation.acl_filters(request.body)
-    return {"filter_results": metadata.alter(lambda image: Plan(*acls.delete_acls(image, asked)))}
+    return {"filter_results": metadata.alter(lambda image: acls.delete_acls(image, asked))}
 
 
 def _update_features(metadata: Changeable, request: Request) -> Fields:

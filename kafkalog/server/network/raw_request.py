@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from kafkalog._native import ffi
+from kafkalog._native import ffi, lib
 
 __all__ = ["Answers", "RawRequest"]
 
@@ -21,6 +21,9 @@ class Answers(Protocol):
 
     def read(self, request_id: int) -> None:
         """Free its bytes."""
+
+    def throttle(self, request_id: int, ms: int) -> None:
+        """Mute its connection for that time once it is answered."""
 
     def drop(self, request_id: int) -> None:
         """Close its connection."""
@@ -63,12 +66,14 @@ class RawRequest:
             self.client_id = name.decode("utf-8", "replace")
         self.peer: str = ffi.string(info.peer).decode("ascii")
         """`10.0.0.1:40312`, `[::1]:40312`, `unix`, `inside`."""
-        self.subject: str = ffi.string(info.subject).decode("utf-8", "replace")
-        """That of an unidentified client's certificate; empty: it has shown none."""
+        self.subject: bytes | None = None
+        """DER of the subject of the client's certificate; None: it showed none."""
+        if info.subject_bytes:
+            self.subject = bytes(ffi.buffer(info.subject, info.subject_bytes))
         self.body_bytes: int = info.body_bytes
         self._at = info.body
         self._body: memoryview | None = None
-        if self.body_bytes <= COPIED_BYTES_MAX:
+        if self.body_bytes <= COPIED_BYTES_MAX and self.not_fast != lib.KL_UP_QUOTA:
             self._body = self.body
 
     @property

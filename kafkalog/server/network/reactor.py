@@ -16,15 +16,16 @@ from kafkalog.errors import ArgumentError
 from kafkalog.replication.followers import CaughtUp, Follower, FollowerState
 from kafkalog.server.network.buckets import Buckets
 from kafkalog.server.network.raw_request import RawRequest
+from kafkalog.server.network.rights import RIGHTS, Rights, Usage
 from kafkalog.server.network.roles import RoleChange, role_of
 
 if TYPE_CHECKING:
     from kafkalog.log.handle import Handle
-    from kafkalog.server.rules import Rules
+    from kafkalog.server.network.tls import TlsContext
 
 __all__ = [
     "ANONYMOUS", "NO_CONTROL", "RIGHTS", "TOKEN", "UNIDENTIFIED", "UNIDENTIFIED_RAW", "Appended",
-    "Reactor", "RoleChange", "Stats", "Usage",
+    "HandshakeFailure", "Reactor", "RoleChange", "Stats", "Usage",
 ]  # fmt: skip
 
 ANONYMOUS: int = lib.KL_ANONYMOUS
@@ -35,8 +36,6 @@ UNIDENTIFIED_RAW: int = lib.KL_UNIDENTIFIED_RAW
 """The same, and its next frames are tokens without a header: SaslAuthenticate of version -1."""
 TOKEN: int = lib.KL_HEADER_TOKEN
 """The header version of an answer that is such a token."""
-RIGHTS: int = lib.KL_MAY_WRITE | lib.KL_MAY_READ | lib.KL_MAY_REPLICATE
-"""All that Produce and Fetch ask for."""
 NO_CONTROL = -1
 """The listener number that means "no listener is served first"."""
 _NO_ID = bytes(16)
@@ -84,20 +83,21 @@ class Stats(NamedTuple):
     cold: int
     allocations: int
     buffer_bytes: int
+    handshakes: int
+    """TLS, complete."""
+    handshakes_failed: int
     network_threads: int
 
 
-class Usage(NamedTuple):
-    """The totals of Produce and Fetch of a principal since the start."""
+class HandshakeFailure(NamedTuple):
+    """A TLS handshake that failed."""
 
-    produce_requests: int
-    produce_bytes: int
-    """Bytes of the requests."""
-    fetch_requests: int
-    fetch_bytes: int
-    """Bytes of records."""
-    denied: int
-    """Partitions."""
+    listener: int
+    peer: str
+    """As in RawRequest."""
+    reason: str
+    lost: int
+    """Further failures before it that are not reported."""
 
 
 def _end(c: Any, logs: "dict[tuple[str, int], Handle]") -> None:
@@ -109,7 +109,7 @@ def _c_followers(followers: Sequence[Follower]) -> Any:
     return ffi.new("kl_follower[]", followers)  # its fields are in the same order
 
 
-class Reactor:
+class Reactor(Rights):
     """A kl_server.  Safe to use from many threads; a forked child gets ForkedHandle."""
 
     def __init__(
@@ -159,78 +159,47 @@ class Reactor:
         for number in (ANONYMOUS, lib.KL_PROCESS):
             self.set_permit(number, RIGHTS)
         self.buckets = Buckets(self._c)
-        """What clients use of their quotas."""
+        """The use of clients' quotas."""
         self._stopped = False
         # The logs that C uses: they must not be garbage collected before it has stopped.
         self._logs: dict[tuple[str, int], Handle] = {}
         self._end = weakref.finalize(self, _end, self._c, self._logs)
 
-    # ---- who may read and write ----------------------------------------------------------------
-
-    def set_permit(self, principal: int, rights: int, throttle_ms: int = 0) -> None:
-        """Set the rights (KL_MAY_*) of a principal on all topics, and the throttle time that its
-        answers report, from the next Produce or Fetch on.
-
-        Raises: ArgumentError, NoMemory.
-        """
-        permit = ffi.new("kl_permit *", (rights, throttle_ms))
-        check(lib.kl_server_set_permit(self._c, principal, permit))
-
-    def unheld(self, first: int, end: int) -> list[int]:
-        """The principals from `first` up to `end` that no connection has, nor will have by a
-        `set_principal`."""
-        out = ffi.new("int32_t[]", max(end - first, 1))
-        return list(out[0 : lib.kl_server_unheld(self._c, first, end, out)])
-
-    def outdate_rules(self, common: Sequence["Rules"]) -> None:
-        """Set the rules that apply to all principals, by KL_RULES_*; those of each are outdated,
-        and its next Produce or Fetch is passed to Python.
-
-        Raises: NoMemory: they are outdated nevertheless.
-        """
-        alive: list[Any] = []
-        rules = ffi.new("kl_rules[]", len(common))
-        for place, one in zip(rules, common, strict=True):
-            one.fill(place, alive)
-        check(lib.kl_server_outdate_rules(self._c, rules))
-
-    def set_rules(
-        self, principal: int, rights: int, own: Sequence["Rules"], *, unnamed: bool
-    ) -> None:
-        """Set a principal's rights: KL_MAY_* on all resources, and its own rules by KL_RULES_*.
-
-        `unnamed`: what no ACL names is allowed.
-
-        Raises: ArgumentError, NoMemory.
-        """
-        alive: list[Any] = []
-        judgement = ffi.new("kl_judgement *", {"rights": rights, "unnamed": int(unnamed)})
-        for place, one in zip(judgement.own, own, strict=True):
-            one.fill(place, alive)
-        check(lib.kl_server_set_rules(self._c, principal, judgement))
-
-    def usage(self, principal: int) -> Usage:
-        """The totals of Produce and Fetch of a principal.
-
-        Raises: NotFound: set_permit was never called for it.
-        """
-        out = ffi.new("kl_usage *")
-        check(lib.kl_server_get_usage(self._c, principal, out))
-        return Usage(**{name: int(getattr(out, name)) for name in Usage._fields})
-
     # ---- its life ------------------------------------------------------------------------------
 
-    def listen(self, host: str, port: int, listener: int) -> int:
+    def listen(self, host: str, port: int, listener: int, tls: "TlsContext | None" = None) -> int:
         """Accept connections at an address, a host name (its first address, IPv4 before IPv6),
         "" (all addresses) or `unix:/path`; returns the bound port (port 0: any free one).
 
-        Each request carries `listener`.
+        Each request carries `listener`.  `tls`: None: connections are not encrypted.
 
         Raises: IoFailed, NotFound (no such host), ArgumentError, Closed.
         """
         bound = ffi.new("int32_t *")
-        check(lib.kl_server_listen(self._c, host.encode(), port, listener, bound))
+        c_tls = ffi.NULL if tls is None else tls.c
+        check(lib.kl_server_listen(self._c, host.encode(), port, listener, c_tls, bound))
         return int(bound[0])
+
+    def set_tls(self, listener: int, tls: "TlsContext") -> None:
+        """Use other keys for later connections of a listener that has TLS; open ones go on.
+
+        Raises: NotFound (it has none).
+        """
+        check(lib.kl_server_set_tls(self._c, listener, tls.c))
+
+    def handshake_failure(self, timeout_ms: int) -> HandshakeFailure | None:
+        """The next failed TLS handshake; None if none came.
+
+        Raises: Closed (the server was stopped).
+        """
+        out = ffi.new("kl_handshake_failure *")
+        status = lib.kl_server_take_failure(self._c, timeout_ms, out)
+        if status == lib.KL_E_TIMEOUT:
+            return None
+        check(status)
+        peer, reason = (ffi.string(text).decode("utf-8", "replace")
+                        for text in (out.peer, out.reason))  # fmt: skip
+        return HandshakeFailure(out.listener, peer, reason, out.lost)
 
     def authenticate(self, listener: int) -> None:
         """From now on, connections of a listener must authenticate: each begins as UNIDENTIFIED,
@@ -341,6 +310,10 @@ class Reactor:
         Raises: NotFound, when the request has ended.
         """
         check(lib.kl_server_read(self._c, request_id))
+
+    def throttle(self, request_id: int, ms: int) -> None:
+        """As Buckets.throttle."""
+        self.buckets.throttle(request_id, ms)
 
     def drop(self, request_id: int) -> None:
         """Close the request's connection.
