@@ -58,9 +58,10 @@ class Dispatch:
 
     def _answer(self, request: Request) -> None:
         route = handlers.route(request.api)
-        if self._node.admission.guards(request.peer) and not admit(self._node, request):
+        node = self._node
+        if node.admission.guards(request.peer) and not admit(node, request, route.needs):
             return
-        response: Any = route.handler(self._node, request)
+        response: Any = route.handler(node, request)
         if response is not None:
             request.answer(response)
 
