@@ -47,6 +47,7 @@ __all__ = [
     "ProducerFenced",
     "ReadOnly",
     "RecordListTooLarge",
+    "SaslAuthenticationFailed",
     "StaleLog",
     "StorageOffline",
     "Timeout",
@@ -414,6 +415,12 @@ class NotLeaderOrFollower(KafkalogError):
     code = 6
     retriable = True
     status = "KL_E_NOT_LEADER_OR_FOLLOWER"
+
+
+class SaslAuthenticationFailed(KafkalogError):
+    """The name, the password or the token does not authenticate the client, or the broker."""
+
+    code = 58
 
 
 class NotController(KafkalogError):

@@ -29,6 +29,9 @@ typedef struct {
     int64_t half_frame_ms_max; /* for a frame to end, or grow by 64 KiB; -1: forever */
     int32_t fetch_bytes_max;
     int32_t fetch_sessions_max;
+    int32_t unidentified_bytes_max; /* of a frame, before its client has authenticated */
+    int32_t unidentified_max;       /* connections whose clients have not, */
+    int64_t unidentified_ms_max;    /* and how long each may take */
     int32_t produce_waiting_max; /* Produce requests of a connection waiting for the disk */
     int32_t node_id;
     int32_t quota_windows;    /* of kl_server_set_replication_rate: their number, */
@@ -76,6 +79,9 @@ kl_status kl_server_set_tls(kl_server *server, int32_t listener, kl_tls *tls);
  * KL_E_TIMEOUT: too many connections now.  KL_E_CLOSED: the server was stopped.  KL_E_ARGUMENT: it
  * was not started.  KL_E_IO. */
 kl_status kl_server_adopt(kl_server *server, int fd, int32_t listener);
+/* Connections of a listener (0 to 63) must authenticate, from now on: each begins as
+ * KL_UNIDENTIFIED, and all its requests are passed to Python, one at a time.  KL_E_ARGUMENT. */
+kl_status kl_server_authenticate(kl_server *server, int32_t listener);
 /* Accept and serve. */
 kl_status kl_server_start(kl_server *server);
 /* Accept no new connections and requests; answer requests in flight for at most timeout_ms; then
@@ -104,7 +110,7 @@ typedef struct {
     uint64_t id;         /* of the request, never used again */
     uint64_t connection; /* never used again */
     int32_t listener;
-    int32_t principal; /* of its connection: KL_ANONYMOUS until authenticated */
+    int32_t principal; /* of its connection, or KL_UNIDENTIFIED */
     int32_t correlation_id;
     int32_t why; /* KL_UP_* */
     int16_t api_key;
@@ -113,7 +119,7 @@ typedef struct {
     int32_t client_id_bytes;  /* -1: null */
     const uint8_t *body;      /* after the header and its tagged fields */
     size_t body_bytes;
-    int32_t subject_bytes; /* 0: the client showed no certificate */
+    int32_t subject_bytes; /* 0: an unidentified client showed no certificate */
     uint8_t subject[1024]; /* DER of its certificate's subject */
     char peer[64];         /* "10.0.0.1:40312", "[::1]:40312", "unix", "inside" */
 } kl_request_info;
@@ -130,14 +136,29 @@ typedef struct {
 kl_status kl_server_take_failure(kl_server *server, int32_t timeout_ms,
                                  kl_handshake_failure *out);
 
+/* An answer after which the connection is closed, after delay_ms. */
+typedef struct {
+    const uint8_t *body;
+    size_t bytes;
+    int32_t header_version; /* as in kl_server_answer */
+    int32_t delay_ms;
+} kl_refusal;
+
 /* The next request, control listener first.  KL_E_TIMEOUT: none came, call again; KL_E_CLOSED: none
  * will come. */
 kl_status kl_server_take(kl_server *server, int32_t timeout_ms, kl_request_info *out);
 /* These end a taken request, once: then KL_E_NOT_FOUND.  They succeed even if its connection is
  * closed.  Answer with a body (copied) after a response header of version 0 or 1; -1: no response
- * (acks=0). */
+ * (acks=0); KL_HEADER_TOKEN: without a header. */
 kl_status kl_server_answer(kl_server *server, uint64_t id, const uint8_t *body,
                            size_t bytes, int32_t header_version);
+kl_status kl_server_refuse(kl_server *server, uint64_t id, const kl_refusal *refusal);
+/* Together with the request's answer or return, its connection gets a principal: from then on its
+ * requests have it.  expires_ms after that, only SaslHandshake is accepted, and another request
+ * closes the connection; -1: never.  KL_UNIDENTIFIED: it must authenticate (again).  Does not end
+ * the request. */
+kl_status kl_server_set_principal(kl_server *server, uint64_t id, int32_t principal,
+                                  int64_t expires_ms);
 /* Produce and Fetch: return the request to the fast path, which answers unknown partitions with the
  * protocol's errors.  `heard` 0: process it without an answer, and close the connection. */
 kl_status kl_server_again(kl_server *server, uint64_t id, int32_t heard);
@@ -163,6 +184,8 @@ typedef struct {
     int64_t closed_idle;
     int64_t closed_half_frame;
     int64_t closed_garbage; /* invalid lengths or headers */
+    /* too late or too many before they authenticated, or not authenticated again */
+    int64_t closed_unidentified;
     int64_t bytes_in;
     int64_t bytes_out;
     int64_t requests[100]; /* by API key */
@@ -184,8 +207,14 @@ void kl_server_get_stats(kl_server *server, kl_server_stats *out);
 
 /* ---- rights -------------------------------------------------------------------------- */
 
-/* Principals are the caller's numbers.  All connections are anonymous so far. */
-enum { KL_ANONYMOUS = 0, KL_PRINCIPALS_MAX = 65536 };
+/* Principals are the caller's numbers from 0 on. */
+enum {
+    KL_ANONYMOUS = 0,
+    KL_PRINCIPALS_MAX = 65536,
+    KL_UNIDENTIFIED = -1,    /* has not authenticated */
+    KL_UNIDENTIFIED_RAW = -2 /* and its next frames are tokens without a header */
+};
+enum { KL_HEADER_TOKEN = -2 };
 /* Rights needed by Produce, a consumer's Fetch and a follower's Fetch. */
 enum { KL_MAY_WRITE = 1, KL_MAY_READ = 2, KL_MAY_REPLICATE = 4 };
 

@@ -4,12 +4,13 @@ refuses to start instead of serving everybody."""
 import re
 from collections.abc import Mapping
 
+from kafkalog.config.listeners import own_setting
+from kafkalog.config.sasl import SaslServerSettings
 from kafkalog.config.ssl import ServerSslSettings
 from kafkalog.errors import InvalidSetting
 
 __all__ = ["bare_name", "protects", "refuse_protection", "refuse_protections"]
 
-_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?:[^.]+\.(?=sasl\.))?")
 _BEGINS = ("authorizer.", "delegation.token.", "password.encoder.", "sasl.", "ssl.")
 _NAMES = frozenset({
     "alter.config.policy.class.name", "client.quota.callback.class",
@@ -57,22 +58,25 @@ _NOTHING = {
 """Kafka's defaults, besides the empty value."""
 
 
-SERVED_ALONE = frozenset(ServerSslSettings.table)
+SERVED_ALONE = frozenset(
+    {*ServerSslSettings.table, *SaslServerSettings.table, "security.inter.broker.protocol"}
+)
 """Settings that a single node obeys, and a node of a cluster does not yet."""
 
 
 def bare_name(name: str) -> str:
     """A setting's name without the listener and the SASL mechanism that it is for."""
-    return _LISTENER.sub("", name, count=1)
+    own = own_setting(name)
+    return name if own is None else own.name
 
 
 def protects(name: str, value: object, *, clustered: bool = False) -> bool:
     """True if a setting with this name and value is meant to restrict access, and would not.
 
-    `clustered`: for a node of a cluster.
+    `clustered`: for a node of a cluster, or in metadata, as no change at run time is obeyed.
     """
     bare = bare_name(name)
-    if not clustered and name in SERVED_ALONE:
+    if not clustered and bare in SERVED_ALONE:
         return False
     if not (bare in _NAMES or bare.startswith(_BEGINS)) or _TUNING.fullmatch(bare):
         return False
@@ -89,9 +93,9 @@ def refuse_protection(
     Raises: InvalidSetting, without the value, which may be a secret.
     """
     if protects(name, value, clustered=clustered):
-        who = "a cluster's node" if bare_name(name) in SERVED_ALONE else "kafkalog"
         raise InvalidSetting(
-            f"{where}{name}: found a value, wanted none: {who} cannot protect in this way yet; "
+            f"{where}{name}: found a value, wanted none: kafkalog cannot protect in this way "
+            f"{'here' if bare_name(name) in SERVED_ALONE else 'yet'}; "
             "without the setting, everyone who reaches a listener may do everything"
         )
 

@@ -17,8 +17,6 @@ SEGMENT_BYTES_MIN = 1 << 20
 INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
 """Kafka's name for a topic's segment.bytes without that lower bound, for tests."""
 DEDUPE_BYTES_MIN = (1 << 20) + 1
-IDLE_MS_MIN = 101
-"""Above connection.failed.authentication.delay.ms."""
 SHORT_MAX = 32_767
 REPLICA_SOCKET_MS = 30_000
 """Kafka's replica.socket.timeout.ms."""
@@ -57,7 +55,7 @@ def _problems(config: BrokerConfig) -> Iterator[tuple[str, int, str]]:
     for name, low in (
         ("log.cleaner.dedupe.buffer.size", DEDUPE_BYTES_MIN),
         ("offsets.topic.segment.bytes", SEGMENT_BYTES_MIN),
-        ("connections.max.idle.ms", IDLE_MS_MIN),
+        ("connections.max.idle.ms", given.get("connection.failed.authentication.delay.ms", 0) + 1),
         ("max.connections", 1),
         ("max.connections.per.ip", 1),
     ):

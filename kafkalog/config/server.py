@@ -1,20 +1,33 @@
 """A broker's settings: those of its data directory, its coordinators and its network side."""
 
+from collections.abc import Mapping
+
 from kafkalog.config.broker import BrokerConfig
-from kafkalog.config.declare import Flag, Long, Whole, Word, Words
+from kafkalog.config.declare import Flag, Long, Password, Secret, Whole, Word, Words
 from kafkalog.config.group import GroupConfig
+from kafkalog.config.listeners import ListenerSettings, SecurityProtocol
+from kafkalog.config.protection import bare_name
 from kafkalog.config.replica import ReplicaConfig
+from kafkalog.config.sasl import SaslServerSettings
 from kafkalog.config.ssl import ServerSslSettings
 from kafkalog.config.topic import TopicConfig
 from kafkalog.config.transaction import TransactionConfig
 
 __all__ = ["CORDONED", "DYNAMIC", "ServerConfig"]
 
-PLAINTEXT = "PLAINTEXT"
+PLAINTEXT = SecurityProtocol.PLAINTEXT.name
 _LISTENER = {"pattern": r"[A-Za-z0-9_.\-]+://.*", "example": "NAME://host:port"}
 
 
-class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig, ReplicaConfig, ServerSslSettings):
+class ServerConfig(
+    ListenerSettings,
+    BrokerConfig,
+    GroupConfig,
+    TransactionConfig,
+    ReplicaConfig,
+    SaslServerSettings,
+    ServerSslSettings,
+):
     """All settings that a broker takes, under Kafka's names."""
 
     scope = "broker"
@@ -39,15 +52,22 @@ class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig, ReplicaConfig, 
         **_LISTENER,
     )
     listener_security_protocol_map = Words(
-        ("PLAINTEXT:PLAINTEXT",),
-        "The security protocol of each listener name; only PLAINTEXT is supported so far.",
+        tuple(f"{name}:{name}" for name in ("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT")),
+        "The security protocol of each listener name: PLAINTEXT or SASL_PLAINTEXT. A name that is "
+        "a protocol needs no entry. A node of a cluster has PLAINTEXT only.",
         pattern=r"[A-Za-z0-9_.\-]+:[A-Z0-9_]+",
-        example="NAME:PLAINTEXT",
+        example="NAME:PROTOCOL",
     )
     inter_broker_listener_name = Word(
         "",
-        "The listener by which brokers of a cluster reach each other; empty: the one named "
-        "PLAINTEXT, as in Kafka, or else the first one.",
+        "The listener by which brokers of a cluster reach each other; empty: the one named as "
+        "security.inter.broker.protocol, or else the first one.",
+    )
+    security_inter_broker_protocol = Word(
+        PLAINTEXT,
+        "The name of the listener by which brokers reach each other, if "
+        "inter.broker.listener.name is not given.",
+        choices=tuple(one.name for one in SecurityProtocol),
     )
     control_plane_listener_name = Word(
         "",
@@ -135,11 +155,21 @@ class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig, ReplicaConfig, 
         low=1,
     )
 
+    @classmethod
+    def without_texts_of_secrets(cls, given: Mapping[str, object]) -> dict[str, object]:
+        """The same settings, whose repr hides secrets."""
+        return {
+            name: Password(value) if isinstance(value, str) and isinstance(
+                cls.table.get(bare_name(name)), Secret) else value
+            for name, value in given.items()
+        }  # fmt: skip
+
     @property
     def inner_listener(self) -> str:
         """The name of the listener by which brokers reach each other."""
         names = [text.partition("://")[0].upper() for text in self.listeners]
-        usual = PLAINTEXT if PLAINTEXT in names else next(iter(names), "")
+        usual = self.security_inter_broker_protocol
+        usual = usual if usual in names else next(iter(names), "")
         return self.inter_broker_listener_name.upper() or usual
 
     @property

@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from kafkalog.config.listeners import own_setting
 from kafkalog.config.properties import parse_properties
 from kafkalog.config.protection import refuse_protections
 from kafkalog.config.server import ServerConfig
@@ -46,7 +47,6 @@ _FAMILIES: tuple[tuple[str, str], ...] = (
     ("kafka.metrics.", _LATER),
     ("auto.include.jmx.reporter", "ignored: there is no JMX"),
     ("confluent.", "ignored: it is not Apache Kafka's"),
-    ("listener.name.", _LATER),
     ("delegation.token.", _NOBODY),
     ("password.", _NOBODY),
 )
@@ -64,13 +64,11 @@ _IGNORED = {
     "num.replica.alter.log.dirs.threads": "ignored: there is one data directory",
     "unstable.api.versions.enable": _LATER,
     "unstable.feature.versions.enable": _LATER,
-    "connection.failed.authentication.delay.ms": _LATER,
     "max.connection.creation.rate": _LATER,
     "request.timeout.ms": _ONE_NODE,
     "reserved.broker.max.id": "ignored: node.id may be any number",
     "broker.id.generation.enable": "ignored: a new node of a cluster needs node.id; alone it is 1",
     "telemetry.max.bytes": _LATER,
-    "connections.max.reauth.ms": _NOBODY,
     "principal.builder.class": _NOBODY,
     "create.topic.policy.class.name": _NOBODY,
     "alter.config.policy.class.name": _NOBODY,
@@ -117,9 +115,15 @@ def sorted_out(found: Mapping[str, str]) -> Properties:
     known = set(ServerConfig.names())
     config: dict[str, object] = {}
     notes: list[str] = []
-    refuse_protections(found)
+    others = _controllers(found)
+    refuse_protections(
+        {name: value for name, value in found.items()
+         if _listener_of(name) not in others and name != "zookeeper.connect"}
+    )  # fmt: skip
     for name, value in found.items():
-        if name in known:
+        if _listener_of(name) in others:
+            notes.append(f"{name}: {_ONE_NODE}")
+        elif name in known or own_setting(name) is not None:
             config[name] = value
         elif name == "broker.id":
             config.setdefault("node.id", value)
@@ -142,10 +146,20 @@ def _done(name: str, known: set[str]) -> str:
     return "ignored: no setting has this name" + (f"; the nearest is {near[0]}" if near else "")
 
 
+def _controllers(found: Mapping[str, str]) -> set[str]:
+    """The controller's listeners, which KRaft's sample file has."""
+    names = found.get("controller.listener.names", "").split(",")
+    return {name.strip().upper() for name in names} - {""}
+
+
+def _listener_of(name: str) -> str | None:
+    own = own_setting(name)
+    return None if own is None else own.listener
+
+
 def _without_controllers(config: dict[str, object], found: Mapping[str, str]) -> list[str]:
-    """Remove the controller's listeners, which KRaft's sample file has."""
-    names = {name.strip().upper() for name in found.get("controller.listener.names", "").split(",")}
-    names.discard("")
+    """Remove the controller's listeners."""
+    names = _controllers(found)
     notes = []
     for setting in ("listeners", "advertised.listeners"):
         words = [word.strip() for word in str(config.get(setting, "")).split(",") if word.strip()]

@@ -11,6 +11,7 @@ from typing import Any
 
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.declare import Secret, Setting, Words
+from kafkalog.config.listeners import own_setting
 from kafkalog.config.protection import bare_name, refuse_protection
 from kafkalog.config.served import INTERNAL_SEGMENT_BYTES, check_segment_bytes, check_served
 from kafkalog.config.server import DYNAMIC, ServerConfig
@@ -165,7 +166,7 @@ def _check_broker(
         )
     for key, value in changed.items():
         try:
-            refuse_protection(key, value)
+            refuse_protection(key, value, clustered=own_setting(key) is not None)
             if value is not None and key in DYNAMIC:
                 check_served(type(static)({key: value}))
         except InvalidSetting as error:

@@ -96,4 +96,5 @@ def check_open_to_all(image: "MetadataImage") -> None:
         )
     for resource in ("", str(image.node_id)):
         for name, value in image.config(BROKER, resource).items():
-            refuse_protection(name, value, f"the metadata, broker {resource or 'default'}: ")
+            where = f"the metadata, broker {resource or 'default'}: "
+            refuse_protection(name, value, where, clustered=True)

@@ -75,9 +75,6 @@ HAND_OVER_S = 10.0
 """How long a cluster's node waits at its end for followers in sync to have everything."""
 DIRECTORY = 2
 """Cleanup steps that run last; the first two are the directory's."""
-PLAINTEXT = 0
-"""Kafka's number of the security protocol."""
-
 
 _brokers: "weakref.WeakSet[Broker]" = weakref.WeakSet()
 
@@ -145,7 +142,7 @@ class Broker:
             given["listeners"] = places.named(ANY_PORT if listeners is None else listeners)
         self._config = ServerConfig.of(given)
         check_served(self._config)
-        self._given = given
+        self._given = ServerConfig.without_texts_of_secrets(given)
         alone = not isinstance(listeners, str) and listeners is not None and not listeners
         planned = () if alone else places.planned(self._config)
         self._clock: Clock = clock or SystemClock()
@@ -258,7 +255,8 @@ class Broker:
         """Build the parts over the open directory, and start them."""
         config, metadata, clock, name = self._config, self._metadata, self._clock, self._name
         reactor, advertised = self._listening(planned)
-        endpoints = [(*one, PLAINTEXT) for one in advertised if one.port]
+        protocols = {one.name: int(one.protocol) for one in planned}
+        endpoints = [(*one, protocols[one.name]) for one in advertised if one.port]
         partitions = self._partitions(reactor, endpoints)
         acknowledger = self._owned(Acknowledger(reactor, clock, name), Acknowledger.stop)
         appends = Appends(partitions, reactor, acknowledger, clock)

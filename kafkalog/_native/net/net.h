@@ -15,6 +15,9 @@ struct kl_net {
     _Atomic(const kl_kind *)
         kinds[KL_API_KEYS]; /* from ops; NULL: Python handles them, at least for now */
     void *context;          /* for the operations */
+    /* Bit N: connections of listener N must authenticate. */
+    _Atomic uint64_t authenticating;
+    _Atomic int64_t unidentified; /* connections that have not; see authentication.h */
     kl_clock clock;
     kl_thread *threads;           /* see threads.h, also for the next two */
     _Atomic int32_t thread_count; /* initialised places: only grows */

@@ -14,6 +14,24 @@ kl_status kl_server_answer(kl_server *server, uint64_t id, const uint8_t *body,
     return status ? status : kl_up_answer(&server->net.up, id, body, bytes, header_version);
 }
 
+kl_status kl_server_refuse(kl_server *server, uint64_t id, const kl_refusal *refusal) {
+    kl_status status = kl_server_check(server);
+    return status ? status : kl_up_refuse(&server->net.up, id, refusal);
+}
+
+kl_status kl_server_set_principal(kl_server *server, uint64_t id, int32_t principal,
+                                  int64_t expires_ms) {
+    kl_status status = kl_server_check(server);
+    if (!status && (principal < KL_UNIDENTIFIED_RAW || principal >= KL_PRINCIPALS_MAX))
+        status = kl_fail(KL_E_ARGUMENT, "principal %d is out of range", principal);
+    return status ? status : kl_up_identify(&server->net.up, id, principal, expires_ms);
+}
+
+kl_status kl_server_authenticate(kl_server *server, int32_t listener) {
+    kl_status status = kl_server_check(server);
+    return status ? status : kl_acceptor_authenticate(&server->net, listener);
+}
+
 kl_status kl_server_again(kl_server *server, uint64_t id, int32_t heard) {
     kl_status status = kl_server_check(server);
     return status ? status : kl_up_again(&server->net.up, id, heard != 0);

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from kafkalog.config.listeners import SecurityProtocol
 from kafkalog.config.server import ServerConfig
 from kafkalog.errors import InvalidSetting
 
@@ -24,7 +25,8 @@ __all__ = [
 
 _logger = logging.getLogger(__name__)
 
-PLAINTEXT = "PLAINTEXT"
+PLAINTEXT = SecurityProtocol.PLAINTEXT
+_SERVED = (PLAINTEXT,)
 _UNIX = "unix:"
 INSIDE = (1 << 31) - 1
 """The listener number of connections within this process."""
@@ -38,6 +40,7 @@ class Listener(NamedTuple):
     """An address, a host name, empty for all addresses, or `unix:/path`."""
     port: int
     """0: any free port; for a Unix socket always 0."""
+    protocol: SecurityProtocol = PLAINTEXT
 
 
 class Advertised(NamedTuple):
@@ -60,7 +63,7 @@ def named(listeners: str | Sequence[str]) -> list[str]:
     texts = listeners.split(",") if isinstance(listeners, str) else listeners
     if not isinstance(texts, Sequence) or not all(isinstance(text, str) for text in texts):
         raise InvalidSetting(f"listeners: found {listeners!r}, wanted host:port, or a list of such")
-    return [text if "://" in text else f"{PLAINTEXT}://{text.strip()}" for text in texts]
+    return [text if "://" in text else f"{PLAINTEXT.name}://{text.strip()}" for text in texts]
 
 
 def parse_listener(text: str, setting: str = "listeners") -> Listener:
@@ -95,23 +98,42 @@ def planned(config: ServerConfig) -> tuple[Listener, ...]:
         raise InvalidSetting("listeners: found none, wanted at least one NAME://host:port")
     _refuse_repeats(listeners)
     protocols = _protocols(config)
-    for listener in listeners:
-        # Kafka: a name that is a protocol's own needs no entry.
-        protocol = protocols.get(listener.name, listener.name)
-        if protocol != PLAINTEXT:
-            known = protocol in ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
-            raise InvalidSetting(
-                f"listeners: {listener.name} has security protocol {protocol}, which "
-                + ("is not supported yet; wanted PLAINTEXT" if known else
-                   "is no security protocol; name it in listener.security.protocol.map")
-            )  # fmt: skip
+    listeners = tuple(one._replace(protocol=_protocol(config, one, protocols)) for one in listeners)
     names = {listener.name for listener in listeners}
     _check_inner(config, names)
+    _check_own(config, names)
     _check_advertised(config, names)
     return listeners
 
 
+def _protocol(
+    config: ServerConfig, listener: Listener, protocols: Mapping[str, str]
+) -> SecurityProtocol:
+    # Kafka: a name that is a protocol's own needs no entry.
+    text = protocols.get(listener.name, listener.name)
+    found = SecurityProtocol.__members__.get(text)
+    served = (PLAINTEXT,) if config.zookeeper_connect else _SERVED
+    if found in served:
+        return found
+    wanted = " or ".join(one.name for one in served)
+    raise InvalidSetting(
+        f"listeners: {listener.name} has security protocol {text}, which "
+        + ("is no security protocol; name it in listener.security.protocol.map" if found is None
+           else f"is not supported {'in a cluster' if found in _SERVED else 'yet'}; wanted "
+           f"{wanted}")
+    )  # fmt: skip
+
+
 def _check_inner(config: ServerConfig, names: set[str]) -> None:
+    inner, protocol = "inter.broker.listener.name", "security.inter.broker.protocol"
+    if config.explicit(protocol):
+        if config[inner]:
+            raise InvalidSetting(f"{protocol}: found a value, wanted none next to {inner}")
+        if config[protocol] not in names:
+            raise InvalidSetting(
+                f"{protocol}: found {config[protocol]}, wanted the name of a listener, one of "
+                f"{', '.join(sorted(names))}"
+            )
     control = "control.plane.listener.name"
     for setting in ("inter.broker.listener.name", control):
         name = config[setting].upper()
@@ -124,6 +146,19 @@ def _check_inner(config: ServerConfig, names: set[str]) -> None:
             f"{control}: found {config.inner_listener}, by which brokers reach each other; wanted "
             "another listener, or none"
         )
+
+
+def _check_own(config: ServerConfig, names: set[str]) -> None:
+    if config.unused_jaas:
+        raise InvalidSetting(
+            f"{config.unused_jaas}: found a value, wanted none: a login module is for one mechanism"
+            " of one listener, as listener.name.LISTENER.MECHANISM.sasl.jaas.config"
+        )
+    for listener, setting in config.own_listeners.items():
+        if listener not in names:
+            raise InvalidSetting(
+                f"{setting}: {listener} is no listener; there are {', '.join(sorted(names))}"
+            )
 
 
 def _refuse_repeats(listeners: Sequence[Listener]) -> None:

@@ -24,20 +24,22 @@ ID = uuid.UUID(int=4711)
 PROTECTING = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:admin",
-    "sasl.enabled.mechanisms": "PLAIN",
     "sasl.kerberos.service.name": "brokers",
     "sasl.login.class": "org.example.Login",
-    "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required;",
     "ssl.engine.factory.class": "org.example.Engines",
-    "security.inter.broker.protocol": "SASL_SSL",
     "principal.builder.class": "org.example.Builder",
     "create.topic.policy.class.name": "org.example.Policy",
     "alter.config.policy.class.name": "org.example.Policy",
-    "connections.max.reauth.ms": "3600000",
     "delegation.token.secret.key": "s3cret",
-    "listener.name.external.ssl.client.auth": "required",
-    "listener.name.plaintext.scram-sha-256.sasl.jaas.config": "s3cret",
 }
+SINGLE_NODE = {
+    "sasl.enabled.mechanisms": "PLAIN",
+    "security.inter.broker.protocol": "SASL_SSL",
+    "connections.max.reauth.ms": "3600000",
+    "listener.name.plaintext.scram-sha-256.sasl.jaas.config": "s3cret",
+    "listener.name.external.ssl.client.auth": "required",
+}
+"""A single node supports these; a node of a cluster does not."""
 
 
 @pytest.mark.parametrize("name", PROTECTING)
@@ -52,14 +54,24 @@ def test_a_setting_that_protects_ends_the_start(tmp_path: Path, name: str) -> No
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.parametrize("name", SINGLE_NODE)
+def test_a_cluster_node_refuses_protection_that_needs_a_single_node(
+    tmp_path: Path, name: str
+) -> None:
+    config = {"zookeeper.connect": "127.0.0.1:1", name: SINGLE_NODE[name]}
+    with pytest.raises(InvalidSetting, match=name) as found:
+        Broker(tmp_path / "data", config=config)
+    assert SINGLE_NODE[name] not in str(found.value)
+    assert not (tmp_path / "data").exists()
+
+
 def test_values_that_keep_nobody_out_are_named_and_passed_over() -> None:
     """A file with Kafka's own defaults, as distributions ship it, still starts."""
     harmless = {
         "authorizer.class.name": "", "super.users": " ", "ssl.trustmanager.algorithm": "PKIX",
-        "security.inter.broker.protocol": "PLAINTEXT", "sasl.enabled.mechanisms": "GSSAPI",
-        "allow.everyone.if.no.acl.found": "true", "connections.max.reauth.ms": "0",
+        "allow.everyone.if.no.acl.found": "true",
         "ssl.keymanager.algorithm": "SunX509", "sasl.login.refresh.window.factor": "0.8",
-        "sasl.kerberos.kinit.cmd": "/usr/bin/kinit", "sasl.server.max.receive.size": "524288",
+        "sasl.kerberos.kinit.cmd": "/usr/bin/kinit",
         "delegation.token.expiry.time.ms": "86400000",
         "sasl.kerberos.min.time.before.relogin": "30000", "sasl.login.refresh.window.jitter": "0.1",
         "sasl.kerberos.ticket.renew.jitter": "0.1", "sasl.login.retry.backoff.ms": "7",

@@ -6,8 +6,9 @@ import socket
 
 import pytest
 
+from kafkalog.config.listeners import SecurityProtocol
 from kafkalog.config.server import ServerConfig
-from kafkalog.errors import InvalidSetting
+from kafkalog.errors import InvalidSetting, UnknownSetting
 from kafkalog.server.network.listeners import (
     Listener,
     bootstrap_servers,
@@ -142,3 +143,61 @@ def test_a_broker_of_unix_sockets_alone_names_them() -> None:
 def test_all_addresses_are_told_as_a_name_that_can_be_looked_up() -> None:
     (told,) = plan(config("PLAINTEXT://:7"), {})
     assert socket.getaddrinfo(told.host, told.port)
+
+
+def test_every_listener_has_its_protocol() -> None:
+    two = config("PLAINTEXT://h:1,OUT://h:2", listener_security_protocol_map="OUT:PLAINTEXT")
+    assert [one.protocol for one in planned(two)] == [SecurityProtocol.PLAINTEXT] * 2
+
+
+def test_brokers_reach_each_other_by_the_listener_of_their_protocol() -> None:
+    more = {"listener_security_protocol_map": "OUT:PLAINTEXT"}
+    both = "OUT://h:1,PLAINTEXT://h:2"
+    one = config(both, security_inter_broker_protocol="PLAINTEXT", **more)
+    assert planned(one) and one.inner_listener == "PLAINTEXT"
+    with pytest.raises(InvalidSetting, match="wanted the name of a listener, one of OUT"):
+        planned(config("OUT://h:1", security_inter_broker_protocol="PLAINTEXT", **more))
+    with pytest.raises(InvalidSetting, match=r"wanted none next to inter\.broker\.listener\.name"):
+        planned(config(both, security_inter_broker_protocol="PLAINTEXT",
+                       inter_broker_listener_name="OUT", **more))  # fmt: skip
+
+
+def test_a_listeners_own_setting_overrides_all_listeners() -> None:
+    given = ServerConfig({
+        "listeners": "IN://h:1,OUT://h:2",
+        "listener.security.protocol.map": "IN:PLAINTEXT,OUT:PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.out.sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "listener.name.out.connections.max.reauth.ms": "5",
+        "listener.name.out.scram-sha-256.connections.max.reauth.ms": "7",
+        "listener.name.out.plain.sasl.jaas.config": "x.Module required password=\"s3cret\";",
+    })  # fmt: skip
+    assert planned(given)
+    out, plain = given.of_listener("OUT"), given.of_listener("OUT", "PLAIN")
+    assert given.of_listener("IN").sasl_enabled_mechanisms == ("PLAIN",)
+    assert out.sasl_enabled_mechanisms == plain.sasl_enabled_mechanisms == ("SCRAM-SHA-256",)
+    scram = given.of_listener("OUT", "SCRAM-SHA-256")
+    assert [one.connections_max_reauth_ms for one in (given, out, plain, scram)] == [0, 5, 5, 7]
+    assert "s3cret" in plain.sasl_jaas_config.value and not out.sasl_jaas_config
+    for one in (given, out, plain):
+        assert "s3cret" not in repr(one) and "s3cret" not in str(dict(one))
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("listener.name.in.num.io.threads", "num.io.threads is not a setting that a listener may"),
+        ("listener.name.in.sasl.enabled.mechanism", "is not a setting that a listener may"),
+        ("listener.name.out.sasl.enabled.mechanisms", "OUT is no listener; there are IN"),
+        ("sasl.jaas.config", r"as listener\.name\.LISTENER\.MECHANISM\.sasl\.jaas\.config"),
+        ("listener.name.in.sasl.jaas.config", "LISTENER.MECHANISM.sasl.jaas.config"),
+    ],
+)
+def test_a_listeners_wrong_setting_is_refused_without_its_value(name: str, problem: str) -> None:
+    with pytest.raises((InvalidSetting, UnknownSetting), match=problem) as found:
+        planned(ServerConfig({
+            "listeners": "IN://h:1", "listener.security.protocol.map": "IN:PLAINTEXT",
+            name: "S3CRET",
+        }))  # fmt: skip
+    assert name in str(found.value)
+    assert "S3CRET" not in str(found.value)

@@ -1,0 +1,65 @@
+"""The broker's settings of SASL: how clients of its listeners authenticate."""
+
+from kafkalog.config.declare import Long, Secret, Settings, Whole, Word, Words
+
+__all__ = ["SASL_MECHANISMS", "SaslServerSettings"]
+
+SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+"""Those that a listener can have; Kafka has GSSAPI (Kerberos), too."""
+_MECHANISM = {"pattern": r"[A-Z0-9_\-]{1,20}", "example": ", ".join(SASL_MECHANISMS)}
+
+
+class SaslServerSettings(Settings):
+    """SASL of a broker's listeners."""
+
+    scope = "broker"
+
+    sasl_enabled_mechanisms = Words(
+        ("GSSAPI",),
+        "How clients of a listener may authenticate: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, "
+        "OAUTHBEARER. A SASL listener needs a value, as GSSAPI is not supported.",
+        **_MECHANISM,
+    )
+    sasl_jaas_config = Secret(
+        "The login module of a mechanism, and its options, such as the users of PLAIN: only as "
+        "listener.name.LISTENER.MECHANISM.sasl.jaas.config."
+    )
+    sasl_server_max_receive_size = Whole(
+        524_288,
+        "Largest request of a client that has not authenticated; a larger one closes its "
+        "connection.",
+        unit="bytes",
+        low=1,
+    )
+    connections_max_reauth_ms = Long(
+        0,
+        "Time after which a client must authenticate again on its connection, or lose it; 0: "
+        "never. A token that expires earlier ends it earlier.",
+        unit="ms",
+        low=0,
+    )
+    connection_failed_authentication_delay_ms = Whole(
+        100,
+        "Time between a failed authentication and the answer that says so; then the connection is "
+        "closed.",
+        unit="ms",
+        low=0,
+    )
+    sasl_mechanism_inter_broker_protocol = Word(
+        "GSSAPI", "How brokers authenticate to each other; a single node does not."
+    )
+    sasl_mechanism_controller_protocol = Word(
+        "GSSAPI", "How brokers authenticate to controllers; a single node does not."
+    )
+    kafkalog_authentication_max_ms = Long(
+        30_000,
+        "Time that a client may take to authenticate before its connection is closed.",
+        unit="ms",
+        low=1,
+    )
+    kafkalog_unauthenticated_connections_max = Whole(
+        1000,
+        "Connections at the same time whose clients have not authenticated; above it, the one that "
+        "has waited longest is closed.",
+        low=1,
+    )
