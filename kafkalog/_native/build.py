@@ -78,7 +78,7 @@ def compile_flags() -> list[str]:
 
 
 def link_flags() -> list[str]:
-    flags = ["-Wl,-z,relro,-z,now", "-pthread"]
+    flags = ["-Wl,-z,relro,-z,now", "-pthread", "-ldl"]  # dlopen: in libc since glibc 2.34
     if sanitizers := os.environ.get("KAFKALOG_SANITIZE"):
         flags.append(f"-fsanitize={sanitizers}")
     return flags

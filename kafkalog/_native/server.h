@@ -44,12 +44,38 @@ typedef struct {
 
 /* KL_E_ARGUMENT: a value is out of range.  Nothing runs yet. */
 kl_status kl_server_new(const kl_server_config *config, kl_server **out);
+/* What a listener needs for TLS; from any thread. */
+typedef struct kl_tls kl_tls;
+/* Text with PEM blocks. */
+typedef struct {
+    const uint8_t *data;
+    size_t bytes;
+} kl_pem;
+enum { KL_CLIENT_AUTH_NONE = 0, KL_CLIENT_AUTH_REQUESTED = 1, KL_CLIENT_AUTH_REQUIRED = 2 };
+typedef struct {
+    kl_pem chain; /* the certificate of the key first */
+    kl_pem key;   /* not encrypted */
+    kl_pem trust; /* of clients; needed unless client_auth is NONE */
+    const char
+        *suites; /* cipher suites by their standard names, with ':' between; "": all */
+    int32_t client_auth; /* KL_CLIENT_AUTH_* */
+    int32_t oldest;      /* versions of TLS: 12 or 13 */
+    int32_t newest;
+    int32_t kernel; /* 1: let the kernel encrypt, if it can; 0: no; -1: if it has TLS */
+} kl_tls_config;
+/* The configuration is copied.  OpenSSL 3 is loaded with the first call.  KL_E_NOT_FOUND: it is not
+ * installed; KL_E_ARGUMENT: a part cannot be read, or does not fit; no message shows a key. */
+kl_status kl_tls_new(const kl_tls_config *config, kl_tls **out);
+void kl_tls_free(kl_tls *tls); /* NULL is fine; listeners keep what they use */
+
 /* Bind and listen: "127.0.0.1", "::1", a name (its first address, IPv4 before IPv6), "" for all
  * addresses, "unix:/path" (mode 0600; replaces a socket that no process serves).  Port 0: any free
  * one; *bound_port gets it (0 for a unix socket).  `listener` is the caller's number for it,
- * carried by requests.  Before and after kl_server_start.  KL_E_IO. */
+ * carried by requests.  `tls` NULL: not encrypted.  Before and after kl_server_start.  KL_E_IO. */
 kl_status kl_server_listen(kl_server *server, const char *host_or_path, int32_t port,
-                           int32_t listener, int32_t *bound_port);
+                           int32_t listener, kl_tls *tls, int32_t *bound_port);
+/* Use another TLS for later connections of a listener that has one.  KL_E_NOT_FOUND. */
+kl_status kl_server_set_tls(kl_server *server, int32_t listener, kl_tls *tls);
 /* Serve one end of a connected stream socket, as if accepted on `listener`: limits and counters
  * apply, its peer is "inside".  On KL_OK the server owns the descriptor; otherwise the caller does.
  * KL_E_TIMEOUT: too many connections now.  KL_E_CLOSED: the server was stopped.  KL_E_ARGUMENT: it
@@ -96,8 +122,9 @@ typedef struct {
     int32_t client_id_bytes;  /* -1: null */
     const uint8_t *body;      /* after the header and its tagged fields */
     size_t body_bytes;
-    char peer[64];      /* "10.0.0.1:40312", "[::1]:40312", "unix", "inside" */
-    char subject[1024]; /* of the certificate of an unidentified client; empty: none */
+    int32_t subject_bytes; /* 0: the client showed no certificate */
+    uint8_t subject[1024]; /* DER of its certificate's subject */
+    char peer[64];         /* "10.0.0.1:40312", "[::1]:40312", "unix", "inside" */
 } kl_request_info;
 
 /* An answer after which the connection is closed, after delay_ms. */
@@ -107,6 +134,18 @@ typedef struct {
     int32_t header_version; /* as in kl_server_answer */
     int32_t delay_ms;
 } kl_refusal;
+
+/* A failed handshake. */
+typedef struct {
+    int32_t listener;
+    char peer[64]; /* as in kl_request_info */
+    char reason[192];
+    int64_t lost; /* further failures since the previous one that are not reported */
+} kl_handshake_failure;
+/* The next failed handshake whose client sent anything.  KL_E_TIMEOUT: none came; KL_E_CLOSED: the
+ * server was stopped. */
+kl_status kl_server_take_failure(kl_server *server, int32_t timeout_ms,
+                                 kl_handshake_failure *out);
 
 /* The next request, control listener first.  KL_E_TIMEOUT: none came, call again; KL_E_CLOSED: none
  * will come. */
@@ -152,15 +191,17 @@ typedef struct {
     int64_t closed_unidentified;
     int64_t bytes_in;
     int64_t bytes_out;
-    int64_t requests[100];   /* by API key */
-    int64_t fast;            /* Produce and Fetch answered without Python */
-    int64_t queued;          /* now */
-    int64_t queue_full;      /* times that a connection waited for the queue */
-    int64_t parked;          /* now */
-    int64_t pinned;          /* now, slices of files kept open by answers */
-    int64_t cold;            /* pieces of files that had to be read from disk */
-    int64_t allocations;     /* of buffers and requests: constant after warm-up */
-    int64_t buffer_bytes;    /* now, of frames and responses, in use and free */
+    int64_t requests[100]; /* by API key */
+    int64_t fast;          /* Produce and Fetch answered without Python */
+    int64_t queued;        /* now */
+    int64_t queue_full;    /* times that a connection waited for the queue */
+    int64_t parked;        /* now */
+    int64_t pinned;        /* now, slices of files kept open by answers */
+    int64_t cold;          /* pieces of files that had to be read from disk */
+    int64_t allocations;   /* of buffers and requests: constant after warm-up */
+    int64_t buffer_bytes;  /* now, of frames and responses, in use and free */
+    int64_t handshakes;    /* TLS, complete */
+    int64_t handshakes_failed;
     int64_t network_threads; /* now, including the control listener's and ending ones */
 } kl_server_stats;
 

@@ -18,7 +18,7 @@ from kafkalog.errors import (
     SaslAuthenticationFailed,
     UnsupportedVersion,
 )
-from kafkalog.security.principal import Principal
+from kafkalog.security.principal import ANONYMOUS, Principal
 from kafkalog.server.admission import Admission
 from kafkalog.server.failed_answers import UNEXPECTED, failed_answer
 from kafkalog.server.mechanisms import Exchange
@@ -41,9 +41,9 @@ SESSIONS_MAX = 65_536
 LOGGED_MAX, LOGGED_MS = 10, 60_000
 """Failures that are logged in so much time; more are only counted."""
 Mechanisms = Mapping[str, Callable[[], Exchange]]
-Identify = Callable[[int, str], Principal]
-"""The principal of a listener's client, by its number and the subject of the client's certificate,
-which is empty if it showed none."""
+Identify = Callable[[int, bytes | None], Principal]
+"""The principal of a listener's client, by its number and the subject of the client's certificate
+(DER), which is None if it showed none."""
 
 
 @dataclass
@@ -91,13 +91,13 @@ class Authentication:
         identify: Identify | None = None,
     ) -> None:
         """`mechanisms`: of each SASL listener, by its number; `identify`: for listeners without
-        SASL, None: a client is the subject of its certificate."""
+        SASL, None: their clients are anonymous."""
         self._config = config
         self._listeners = tuple(listeners)
         self._mechanisms = mechanisms
         self._admission = admission
         self._clock = clock
-        self._identify = identify or _subject_of
+        self._identify = identify or _anonymous
         self._lock = threading.Lock()  # guards what follows
         self._attempts: OrderedDict[int, _Attempt] = OrderedDict()  # by connection, oldest first
         self._attempts_max = 2 * config.kafkalog_unauthenticated_connections_max
@@ -285,8 +285,8 @@ class Authentication:
         return attempt
 
 
-def _subject_of(_listener: int, subject: str) -> Principal:
-    return Principal("User", subject or "ANONYMOUS")
+def _anonymous(_listener: int, _subject: bytes | None) -> Principal:
+    return ANONYMOUS
 
 
 class _Limited:

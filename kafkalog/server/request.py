@@ -59,8 +59,8 @@ class Request:
         self.connection: int = raw.connection
         """Its connection's number, never reused."""
         self.correlation_id: int = raw.correlation_id
-        self.subject: str = raw.subject
-        """That of an unidentified client's certificate; empty: it has shown none."""
+        self.subject: bytes | None = raw.subject
+        """DER of the subject of the client's certificate; None: it showed none."""
         self.peer = Peer(raw.client_id, _host(raw.peer), raw.listener, raw.principal)
         self.body: Any = raw.body
         """The bytes after the header, later the decoded Struct."""

@@ -7,14 +7,23 @@ the machine trusts it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.client.calls.users import (
+    UserScramCredentialUpsertion,
+    alter_user_scram_credentials,
+    row_of,
+)
 from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.failures import check_code
 from kafkalog.client.link.transport import Transport
 from kafkalog.errors import ArgumentError, MissingPackage
+from kafkalog.security.acls import ALL, WILDCARD, Pattern, Permission
+from kafkalog.security.permissions import Kind, Operation
 from kafkalog.testing.port import HOST
+from kafkalog.wire import apis
 
 if TYPE_CHECKING:
     import trustme
@@ -45,8 +54,10 @@ class Security:
         acls: Iterable[Any] | None = None,
         mechanism: str = "PLAIN",
     ) -> None:
-        """`protocol`: one of PROTOCOLS; `users`: passwords by name; `acls`: what is allowed, see
-        docs/testing.md, None: everything; `mechanism`: the one that clients are given.
+        """`protocol`: one of PROTOCOLS; `users`: passwords by name; `acls`: what they may do, each
+        (user, operations, resource type, name) such as ("alice", "READ,DESCRIBE", "topic",
+        "orders-*"), with "DENY" after it to forbid; None: everything; `mechanism`: the one that
+        clients are given.
 
         Raises: ArgumentError.
         """
@@ -103,9 +114,25 @@ class Security:
         return found
 
     def grant(self, transport: Transport) -> None:
-        """Store the users' SCRAM credentials and the ACLs, over a connection inside the process."""
+        """Store the users' SCRAM credentials and the ACLs, over a connection inside the process.
+
+        Raises: ArgumentError (an ACL); what the broker answers.
+        """
+        rows = [
+            row_of(UserScramCredentialUpsertion(name, mechanism, password))
+            for name, password in self.users.items()
+            for mechanism in MECHANISMS if mechanism != "PLAIN"
+        ]  # fmt: skip
+        creations = [acl for given in self.acls or () for acl in _acls(given)]
         with Cluster(transport) as cluster:
-            raise NotImplementedError(cluster)
+            if rows:
+                alter_user_scram_credentials(cluster, rows).check()
+            if creations:
+                connection = cluster.controller()
+                version = connection.version_of(apis.CREATE_ACLS)
+                answer = connection.call(apis.CREATE_ACLS, {"creations": creations}, version)
+                for one in answer.results:
+                    check_code(one.error_code, "CreateAcls", one.error_message)
 
     def present(self, certificate: str) -> None:
         """Write the key and the certificate that the broker presents: one of CERTIFICATES.  A
@@ -212,6 +239,34 @@ class Security:
 
     def __repr__(self) -> str:
         return f"Security({self.protocol!r}, users: {', '.join(self.users) or 'none'})"
+
+
+def _acls(given: Any) -> Iterator[dict[str, Any]]:
+    """The ACLs of (user, operations, resource type, name), or with DENY as a fifth part."""
+    try:
+        user, operations, kind, name, *rest = given
+        permission = Permission[rest[0].upper()] if rest else Permission.ALLOW
+        numbers = [
+            ALL if one == "ALL" else Operation[one]
+            for one in operations.upper().replace(" ", "").split(",")
+        ]
+        resource = Kind[kind.upper()]
+        prefixed = name != WILDCARD and name.endswith("*")
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise ArgumentError(
+            f"acls: found {given!r}, wanted (user, operations, resource type, name) such as "
+            "('alice', 'READ,DESCRIBE', 'topic', 'orders-*'), and ALLOW or DENY after it"
+        ) from None
+    for operation in numbers:
+        yield {
+            "resource_type": resource,
+            "resource_name": name[:-1] if prefixed else name,
+            "resource_pattern_type": Pattern.PREFIXED if prefixed else Pattern.LITERAL,
+            "principal": user if user.startswith("User:") else f"User:{user}",
+            "host": WILDCARD,
+            "operation": operation,
+            "permission_type": permission,
+        }
 
 
 def _module(mechanism: str) -> str:

@@ -141,6 +141,10 @@ static void read_some(kl_conn *conn) {
         conn->moved = true;
         kl_count_add(&conn->thread->bytes_in, got);
     }
+    if (error == EAGAIN && !drained) {
+        conn->writable = false;
+        conn->reads_when_writable = true;
+    }
     if (got == 0) conn->at_end = true;
     else if (error && error != EAGAIN && error != EINTR) kl_conn_close(conn);
 }
@@ -356,6 +360,7 @@ static bool hurry(kl_conn *conn) {
 
 void kl_conn_pump(kl_conn *conn) {
     KL_ASSERT(!conn->passed); /* arrived */
+    if (conn->shakes) return; /* shake.c calls it when the handshake is over */
     size_t slice_budget = SLICE_BYTES_PER_TURN;
     int budget = REQUESTS_PER_TURN;
     kl_link_remove(&conn->ready);
@@ -372,6 +377,8 @@ void kl_conn_pump(kl_conn *conn) {
             if (conn->broken && conn->first) kl_conn_close(conn);
         } else if (kl_conn_is_open(conn)) {
             if (!conn->readable || conn->at_end) break;
+            if (conn->reads_when_writable && !conn->writable) break;
+            conn->reads_when_writable = false;
             if (kl_conn_starves(conn)) {
                 kl_link_last(&conn->thread->starved, &conn->starved);
                 break;
@@ -389,6 +396,7 @@ static void unlink_conn(kl_conn *conn) {
     for (size_t i = 0; i < sizeof links / sizeof links[0]; i++) kl_link_remove(links[i]);
     kl_authentication_unlink(conn);
     kl_timers_remove(&conn->thread->muted, &conn->mute);
+    kl_shake_leave(conn);
 }
 
 /* Answer requests that wait for data with what there is. */
@@ -410,6 +418,10 @@ void kl_conn_events(kl_conn *conn, uint32_t events) {
     if (events & EPOLLERR) conn->broken = true;
     if (conn->broken && (conn->first || conn->mute.place)) {
         kl_conn_close(conn);
+        return;
+    }
+    if (conn->shakes) {
+        kl_shake_events(conn);
         return;
     }
     if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR) && !conn->peer_done) {
@@ -435,13 +447,19 @@ bool kl_conn_part(kl_conn *conn) {
         kl_pool_part(&from->pool, conn->in);
     }
     conn->passed = true;
-    conn->readable = conn->writable = false; /* the other thread's epoll reports it */
+    /* The other thread's epoll reports it, except what is in memory. */
+    conn->writable = false;
+    conn->readable = !conn->shakes && kl_stream_holds(&conn->stream);
     unlink_conn(conn);
     return true;
 }
 
 void kl_conn_stop(kl_conn *conn) {
     if (!kl_conn_is_open(conn)) return;
+    if (conn->shakes) {
+        kl_conn_close(conn);
+        return;
+    }
     arrive(conn);
     conn->peer_done = true;
     if (conn->whole) kl_exchange_end(conn->whole);
@@ -475,6 +493,8 @@ void kl_conn_close(kl_conn *conn) {
     kl_pool_give(&thread->pool, conn->in);
     kl_pool_give(&thread->pool, conn->ahead);
     conn->in = conn->ahead = NULL;
+    kl_release(conn->subject);
+    conn->subject = NULL;
     kl_peers_leave(&conn->net->peers, conn->from);
     kl_link_last(&thread->dead, &conn->dirty);
 }

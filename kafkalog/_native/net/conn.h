@@ -22,7 +22,6 @@ struct kl_conn {
     int64_t expires_ms;      /* of its session; 0: never */
     int64_t unidentified_ms; /* since when; -1: not */
     kl_link unidentified;    /* thread->unidentified, longest first */
-    char *subject;           /* of the peer's certificate, freed with it; NULL: none */
     bool ends;               /* closed after its last answer: nothing more is read */
     char peer[64];
     uint8_t address[16]; /* IPv4 mapped to IPv6; zero for a unix socket */
@@ -61,6 +60,16 @@ struct kl_conn {
     kl_link ready;        /* thread->ready: more to do, after others */
     kl_link dirty;        /* thread->dirty: an answer is complete */
     kl_link starved;      /* thread->starved: no memory for its large frame */
+
+    bool shakes;       /* its TLS handshake is not over, see shake.h, down to began_ms */
+    bool writes_shake; /* it waits until the socket is writable */
+    bool half_open;    /* in thread->half_opens, not in thread->shaking */
+    kl_link shake;
+    int64_t shake_ms; /* time of the last step */
+    int64_t began_ms;
+    uint8_t *subject; /* DER of the subject of the client's certificate; NULL: none */
+    size_t subject_bytes;
+    bool reads_when_writable; /* TLS has to send before it can receive */
 };
 
 static inline bool kl_conn_is_open(const kl_conn *conn) {

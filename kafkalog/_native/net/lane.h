@@ -58,7 +58,12 @@ struct kl_thread {
     size_t half_bytes;       /* received bytes of incomplete large frames */
     kl_link pass_end;        /* in dirty or ready: the next pass begins after it */
     kl_link dead;            /* closed in this pass */
+    kl_link shaking;         /* handshakes that can go on, in the order of their events */
+    kl_link half_opens;      /* that wait for their clients, longest waiting first */
+    int32_t half_open;       /* their number */
 
+    kl_count handshakes;
+    kl_count handshakes_failed;
     kl_count closed_idle;
     kl_count closed_half_frame;
     kl_count closed_garbage;

@@ -17,6 +17,7 @@
 #include "base/thread.h"
 #include "net.h"
 #include "threads.h"
+#include "tls_stream.h"
 
 enum {
     ACCEPTS_PER_TURN = 64,
@@ -110,6 +111,7 @@ static void name_peer(kl_conn *conn, const address *from) {
 static void close_listening(kl_listening *listening) {
     struct stat found;
     if (listening->fd >= 0) close(listening->fd);
+    kl_tls_free(listening->tls);
     /* Another process may have the name now. */
     if (listening->path && lstat(listening->path, &found) == 0 &&
         found.st_ino == listening->path_inode)
@@ -180,7 +182,7 @@ static kl_status add_listening(kl_net *net, const char *name, const address *at,
 }
 
 kl_status kl_acceptor_listen(kl_net *net, const char *host_or_path, int32_t port,
-                             int32_t listener, int32_t *bound_port) {
+                             int32_t listener, kl_tls *tls, int32_t *bound_port) {
     address at = {0};
     socklen_t bytes = 0;
     bool is_unix = strncmp(host_or_path, UNIX_PREFIX, sizeof UNIX_PREFIX - 1) == 0;
@@ -194,6 +196,7 @@ kl_status kl_acceptor_listen(kl_net *net, const char *host_or_path, int32_t port
     if (listening == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for a listener");
     listening->fd = -1;
     listening->number = listener;
+    listening->tls = kl_tls_hold(tls);
     kl_lock(&net->acceptor.lock);
     status = add_listening(net, host_or_path, &at, bytes, listening);
     if (status) close_listening(listening);
@@ -201,6 +204,27 @@ kl_status kl_acceptor_listen(kl_net *net, const char *host_or_path, int32_t port
     kl_unlock(&net->acceptor.lock);
     if (!status) kl_peers_wake(&net->peers);
     return status;
+}
+
+kl_status kl_acceptor_set_tls(kl_net *net, int32_t listener, kl_tls *tls) {
+    int32_t found = 0;
+    kl_lock(&net->acceptor.lock);
+    for (kl_listening *each = net->acceptor.listening; each; each = each->next) {
+        if (each->number != listener || each->tls == NULL) continue;
+        kl_tls_free(each->tls);
+        each->tls = kl_tls_hold(tls);
+        found++;
+    }
+    kl_unlock(&net->acceptor.lock);
+    if (found > 0) return KL_OK;
+    return kl_fail(KL_E_NOT_FOUND, "listener %d does not exist, or has no TLS", listener);
+}
+
+/* Under the lock.  NULL: the listener's connections are not encrypted. */
+static const kl_tls *tls_of(const kl_acceptor *acceptor, int32_t listener) {
+    for (const kl_listening *each = acceptor->listening; each; each = each->next)
+        if (each->number == listener) return each->tls;
+    return NULL;
 }
 
 /* ---- accepting ----------------------------------------------------------------------- */
@@ -248,8 +272,11 @@ static kl_status take_in(kl_net *net, int32_t listener, int fd, const address *f
     conn->stream = kl_stream_of(fd, local, net->config->send_buffer_bytes);
     atomic_fetch_add(&acceptor->accepted, 1);
     kl_peer *counted = conn->from; /* the thread owns the connection after the put */
-    status = kl_threads_put(thread, conn);
+    const kl_tls *tls = tls_of(acceptor, listener);
+    if (tls) status = kl_shake_begin(conn, tls);
+    if (!status) status = kl_threads_put(thread, conn);
     if (status) {
+        if (conn->stream.ssl) kl_tls_end(&conn->stream);
         kl_peers_leave(&net->peers, counted);
         kl_release(conn);
     }

@@ -2,7 +2,7 @@
 #ifndef KL_LISTEN_H
 #define KL_LISTEN_H
 
-#include "base/base.h"
+#include "tls.h"
 
 typedef struct kl_net kl_net;
 
@@ -11,6 +11,7 @@ struct kl_listening {
     kl_listening *next;
     int fd;
     int32_t number; /* the caller's */
+    kl_tls *tls;    /* held; NULL: not encrypted */
     bool is_unix;
     char *path; /* of a unix socket that we created */
     uint64_t path_inode;
@@ -33,7 +34,9 @@ void kl_acceptor_init(kl_acceptor *acceptor);
 kl_status kl_acceptor_start(kl_net *net);
 /* kl_server_listen, unless the server was stopped. */
 kl_status kl_acceptor_listen(kl_net *net, const char *host_or_path, int32_t port,
-                             int32_t listener, int32_t *bound_port);
+                             int32_t listener, kl_tls *tls, int32_t *bound_port);
+/* kl_server_set_tls. */
+kl_status kl_acceptor_set_tls(kl_net *net, int32_t listener, kl_tls *tls);
 /* kl_server_adopt, if the server runs. */
 kl_status kl_acceptor_adopt(kl_net *net, int fd, int32_t listener);
 /* kl_server_authenticate. */

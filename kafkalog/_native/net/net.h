@@ -6,6 +6,7 @@
 #include "conn.h"
 #include "lane.h"
 #include "listen.h"
+#include "shake.h"
 #include "up.h"
 
 struct kl_net {
@@ -25,6 +26,7 @@ struct kl_net {
     kl_up up;
     kl_peers peers;
     kl_acceptor acceptor;
+    kl_failures failures;
 
     _Atomic(bool) paused; /* its threads are paused, or will be; changed under the lock */
     pthread_mutex_t pause_lock; /* guards the members below */

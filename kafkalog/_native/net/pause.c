@@ -6,11 +6,13 @@ enum { LOOK_MS = 5 }; /* a thread may end unnoticed */
 void kl_net_init(kl_net *net, const kl_ops *ops) {
     net->ops = ops;
     for (int32_t i = 0; i < KL_API_KEYS; i++) atomic_init(&net->kinds[i], ops->kinds[i]);
+    kl_failures_init(&net->failures);
     pthread_mutex_init(&net->pause_lock, NULL);
     kl_cond_init(&net->pause_turn);
 }
 
 void kl_net_free(kl_net *net) {
+    kl_failures_free(&net->failures);
     pthread_cond_destroy(&net->pause_turn);
     pthread_mutex_destroy(&net->pause_lock);
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "tls_stream.h"
 
 kl_stream kl_stream_of(int fd, bool local, int32_t send_buffer_bytes) {
     static const int on = 1;
@@ -24,6 +25,11 @@ kl_stream kl_stream_of(int fd, bool local, int32_t send_buffer_bytes) {
 
 void kl_stream_close(kl_stream *stream) {
     KL_ASSERT(stream->fd >= 0);
+    if (stream->ssl) kl_tls_end(stream);
+    kl_stream_forget(stream);
+}
+
+void kl_stream_forget(kl_stream *stream) {
     close(stream->fd);
     stream->fd = -1;
 }
@@ -44,6 +50,7 @@ void kl_stream_ignore(const kl_stream *stream, int epoll_fd) {
 ssize_t kl_stream_receive(kl_stream *stream, const struct iovec *to, int count,
                           bool *drained) {
     KL_ASSERT(count > 0);
+    if (stream->ssl) return kl_tls_receive(stream, to, count, drained);
     size_t room = 0;
     for (int i = 0; i < count; i++) room += to[i].iov_len;
     ssize_t got =
@@ -54,6 +61,7 @@ ssize_t kl_stream_receive(kl_stream *stream, const struct iovec *to, int count,
 
 ssize_t kl_stream_send(kl_stream *stream, struct iovec *from, int count, bool more) {
     KL_ASSERT(count > 0);
+    if (stream->ssl) return kl_tls_send(stream, from, count, more);
     struct msghdr message = {.msg_iov = from, .msg_iovlen = (size_t)count};
     int flags = MSG_NOSIGNAL | (more ? MSG_MORE : 0);
     return count == 1 ? send(stream->fd, from->iov_base, from->iov_len, flags)
@@ -62,6 +70,7 @@ ssize_t kl_stream_send(kl_stream *stream, struct iovec *from, int count, bool mo
 
 ssize_t kl_stream_send_file(kl_stream *stream, int file, int64_t pos, size_t bytes) {
     KL_ASSERT(pos >= 0 && bytes > 0);
+    if (stream->ssl) return kl_tls_send_file(stream, file, pos, bytes);
     off_t at = (off_t)pos;
     return kl_io->sendfile(stream->fd, file, &at, bytes);
 }

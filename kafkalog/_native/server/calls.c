@@ -70,15 +70,27 @@ kl_status kl_server_drop(kl_server *server, uint64_t id) {
 }
 
 kl_status kl_server_listen(kl_server *server, const char *host_or_path, int32_t port,
-                           int32_t listener, int32_t *bound_port) {
+                           int32_t listener, kl_tls *tls, int32_t *bound_port) {
     kl_status status = kl_server_check(server);
     if (status) return status;
     kl_lock(&server->life);
     if (server->stopped) status = kl_fail(KL_E_CLOSED, "the server was stopped");
     else
-        status = kl_acceptor_listen(&server->net, host_or_path, port, listener, bound_port);
+        status =
+            kl_acceptor_listen(&server->net, host_or_path, port, listener, tls, bound_port);
     kl_unlock(&server->life);
     return status;
+}
+
+kl_status kl_server_set_tls(kl_server *server, int32_t listener, kl_tls *tls) {
+    kl_status status = kl_server_check(server);
+    return status ? status : kl_acceptor_set_tls(&server->net, listener, tls);
+}
+
+kl_status kl_server_take_failure(kl_server *server, int32_t timeout_ms,
+                                 kl_handshake_failure *out) {
+    kl_status status = kl_server_check(server);
+    return status ? status : kl_failures_take(&server->net.failures, timeout_ms, out);
 }
 
 kl_status kl_server_adopt(kl_server *server, int fd, int32_t listener) {

@@ -38,7 +38,7 @@ static void close_all(kl_server *server) {
     for (int32_t i = 0; i < server->net.thread_count; i++) {
         kl_thread *thread = &server->net.threads[i];
         for (kl_link *link = thread->conns.next; link != &thread->conns; link = link->next)
-            kl_stream_close(&KL_HOLDER(link, kl_conn, all)->stream);
+            kl_stream_forget(&KL_HOLDER(link, kl_conn, all)->stream);
         close(thread->epoll_fd);
         close(thread->post.wake_fd);
     }
@@ -232,6 +232,7 @@ kl_status kl_server_stop(kl_server *server, int32_t timeout_ms) {
         for (int32_t i = 0; i < server->net.thread_count; i++)
             kl_thread_drain(&server->net.threads[i]);
         kl_up_close(&server->net.up);
+        kl_failures_close(&server->net.failures);
         kl_plane_stop(server->data);
         server->stopped = true;
     }
@@ -269,6 +270,8 @@ void kl_server_set_time(kl_server *server, int64_t now_ms) {
 /* ---- counters ------------------------------------------------------------------------ */
 
 static void add_thread(kl_thread *thread, kl_server_stats *out) {
+    out->handshakes += kl_count_get(&thread->handshakes);
+    out->handshakes_failed += kl_count_get(&thread->handshakes_failed);
     out->closed_idle += kl_count_get(&thread->closed_idle);
     out->closed_half_frame += kl_count_get(&thread->closed_half_frame);
     out->closed_garbage += kl_count_get(&thread->closed_garbage);

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from kafkalog.controller import acls, users
 from kafkalog.controller.client_quotas import IP, alter_client_quotas
 from kafkalog.errors import UnsupportedVersion
-from kafkalog.kraft.plan import Plan
 from kafkalog.metadata import translation
 from kafkalog.metadata.addresses import address_of
 from kafkalog.server.failures import codes_by_name
@@ -99,7 +98,7 @@ def _alter_user_scram_credentials(metadata: Changeable, request: Request) -> Fie
     ]
     return {
         "results": metadata.alter(
-            lambda image: Plan(*users.alter_user_scram_credentials(image, deletions, upsertions))
+            lambda image: users.alter_user_scram_credentials(image, deletions, upsertions)
         )
     }
 
@@ -112,7 +111,7 @@ def _alter_client_quotas(metadata: Changeable, request: Request) -> Fields:
     known = {name for name in names if address_of(name)}
     return {
         "entries": metadata.alter(
-            lambda image: Plan(*alter_client_quotas(image, asked, known.__contains__))
+            lambda image: alter_client_quotas(image, asked, known.__contains__)
         )
     }
 
@@ -120,12 +119,12 @@ def _alter_client_quotas(metadata: Changeable, request: Request) -> Fields:
 def _create_acls(metadata: Changeable, request: Request) -> Fields:
     """Requests obey the new ACLs from the answer on."""
     asked = translation.new_acls(request.body)
-    return {"results": metadata.alter(lambda image: Plan(*acls.create_acls(image, asked)))}
+    return {"results": metadata.alter(lambda image: acls.create_acls(image, asked))}
 
 
 def _delete_acls(metadata: Changeable, request: Request) -> Fields:
     asked = translation.acl_filters(request.body)
-    return {"filter_results": metadata.alter(lambda image: Plan(*acls.delete_acls(image, asked)))}
+    return {"filter_results": metadata.alter(lambda image: acls.delete_acls(image, asked))}
 
 
 def _update_features(metadata: Changeable, request: Request) -> Fields:

@@ -63,8 +63,10 @@ class RawRequest:
             self.client_id = name.decode("utf-8", "replace")
         self.peer: str = ffi.string(info.peer).decode("ascii")
         """`10.0.0.1:40312`, `[::1]:40312`, `unix`, `inside`."""
-        self.subject: str = ffi.string(info.subject).decode("utf-8", "replace")
-        """That of an unidentified client's certificate; empty: it has shown none."""
+        self.subject: bytes | None = None
+        """DER of the subject of the client's certificate; None: it showed none."""
+        if info.subject_bytes:
+            self.subject = bytes(ffi.buffer(info.subject, info.subject_bytes))
         self.body_bytes: int = info.body_bytes
         self._at = info.body
         self._body: memoryview | None = None

@@ -8,22 +8,24 @@ import socket
 import uuid
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.config.server import ServerConfig
 from kafkalog.errors import ArgumentError
 from kafkalog.replication.followers import CaughtUp, Follower, FollowerState
 from kafkalog.server.network.buckets import Buckets
+from kafkalog.server.network.outcomes import Appended, HandshakeFailure, Stats, Usage
 from kafkalog.server.network.raw_request import RawRequest
 from kafkalog.server.network.roles import RoleChange, role_of
 
 if TYPE_CHECKING:
     from kafkalog.log.handle import Handle
+    from kafkalog.server.network.tls import TlsContext
 
 __all__ = [
     "ANONYMOUS", "NO_CONTROL", "RIGHTS", "TOKEN", "UNIDENTIFIED", "UNIDENTIFIED_RAW", "Appended",
-    "Reactor", "RoleChange", "Stats", "Usage",
+    "HandshakeFailure", "Reactor", "RoleChange", "Stats", "Usage",
 ]  # fmt: skip
 
 ANONYMOUS: int = lib.KL_ANONYMOUS
@@ -42,61 +44,6 @@ _NO_ID = bytes(16)
 _COORDINATOR, _CLIENT = lib.KL_ORIGIN_COORDINATOR, lib.KL_ORIGIN_CLIENT
 ENDPOINT_BYTES = 256
 """Room for a host or a rack, with its NUL."""
-
-
-class Appended(NamedTuple):
-    """The outcome of an append."""
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    """-1 under CreateTime."""
-    log_start_offset: int
-    duplicate: bool
-    """The batch was a duplicate, and nothing was written."""
-    sync_due: bool
-    """flush.messages: no answer before it is on disk, whatever acks says."""
-    cuts: int
-    """How often the log had been truncated before: for `wait`."""
-
-
-class Stats(NamedTuple):
-    """The network side's counters; see kl_server_stats for each."""
-
-    connections: int
-    accepted: int
-    refused_per_ip: int
-    accept_pauses: int
-    closed_idle: int
-    closed_half_frame: int
-    closed_garbage: int
-    closed_unidentified: int
-    bytes_in: int
-    bytes_out: int
-    requests: dict[int, int]
-    """Requests by API key, without zeros; keys above 98 count as 99."""
-    fast: int
-    queued: int
-    queue_full: int
-    parked: int
-    pinned: int
-    cold: int
-    allocations: int
-    buffer_bytes: int
-    network_threads: int
-
-
-class Usage(NamedTuple):
-    """The totals of Produce and Fetch of a principal since the start."""
-
-    produce_requests: int
-    produce_bytes: int
-    """Bytes of the requests."""
-    fetch_requests: int
-    fetch_bytes: int
-    """Bytes of records."""
-    denied: int
-    """Partitions."""
 
 
 def _end(c: Any, logs: "dict[tuple[str, int], Handle]") -> None:
@@ -185,16 +132,17 @@ class Reactor:
 
     # ---- its life ------------------------------------------------------------------------------
 
-    def listen(self, host: str, port: int, listener: int) -> int:
+    def listen(self, host: str, port: int, listener: int, tls: "TlsContext | None" = None) -> int:
         """Accept connections at an address, a host name (its first address, IPv4 before IPv6),
         "" (all addresses) or `unix:/path`; returns the bound port (port 0: any free one).
 
-        Each request carries `listener`.
+        Each request carries `listener`.  `tls`: None: connections are not encrypted.
 
         Raises: IoFailed, NotFound (no such host), ArgumentError, Closed.
         """
         bound = ffi.new("int32_t *")
-        check(lib.kl_server_listen(self._c, host.encode(), port, listener, bound))
+        c_tls = ffi.NULL if tls is None else tls.c
+        check(lib.kl_server_listen(self._c, host.encode(), port, listener, c_tls, bound))
         return int(bound[0])
 
     def authenticate(self, listener: int) -> None:
@@ -204,6 +152,27 @@ class Reactor:
         Raises: ArgumentError.
         """
         check(lib.kl_server_authenticate(self._c, listener))
+
+    def set_tls(self, listener: int, tls: "TlsContext") -> None:
+        """Use other keys for later connections of a listener that has TLS; open ones go on.
+
+        Raises: NotFound (it has none).
+        """
+        check(lib.kl_server_set_tls(self._c, listener, tls.c))
+
+    def handshake_failure(self, timeout_ms: int) -> HandshakeFailure | None:
+        """The next failed TLS handshake; None if none came.
+
+        Raises: Closed (the server was stopped).
+        """
+        out = ffi.new("kl_handshake_failure *")
+        status = lib.kl_server_take_failure(self._c, timeout_ms, out)
+        if status == lib.KL_E_TIMEOUT:
+            return None
+        check(status)
+        peer, reason = (ffi.string(text).decode("utf-8", "replace")
+                        for text in (out.peer, out.reason))  # fmt: skip
+        return HandshakeFailure(out.listener, peer, reason, out.lost)
 
     def adopt(self, connection: socket.socket, listener: int) -> None:
         """Serve one end of a connected stream socket as if it had been accepted on `listener`.

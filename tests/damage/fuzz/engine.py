@@ -54,8 +54,9 @@ _FAST_PATH = (
     "plane/session", "plane/topics",
 )  # fmt: skip
 _CONNECTION = (
-    "net/authentication", "net/conn", "net/exchange", "net/frame", "net/pause", "net/peers",
-    "net/pool", "net/post", "net/response", "net/stream", "net/threads", "net/timers", "net/up",
+    "net/authentication", "net/conn", "net/exchange", "net/frame", "net/openssl", "net/pause",
+    "net/peers", "net/pool", "net/post", "net/response", "net/shake", "net/stream", "net/threads",
+    "net/timers", "net/tls", "net/tls_stream", "net/up",
 )  # fmt: skip
 TARGETS = {
     target.name: target
