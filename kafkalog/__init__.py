@@ -66,6 +66,11 @@ if _t.TYPE_CHECKING:
         TransactionInfo,
         TransactionListing,
     )
+    from kafkalog.client.calls.users import (
+        ScramCredentialInfo,
+        UserScramCredentialDeletion,
+        UserScramCredentialUpsertion,
+    )
     from kafkalog.client.consumer.assignors import Assignor, Subscriber
     from kafkalog.client.consumer.consumer import Consumer
     from kafkalog.client.link.metadata import PartitionInfo, TopicInfo
@@ -131,6 +136,7 @@ __all__ = [
     "Results",
     "Scan",
     "ScanBatch",
+    "ScramCredentialInfo",
     "SentBatches",
     "SentRange",
     "Store",
@@ -142,6 +148,8 @@ __all__ = [
     "TransactionInfo",
     "TransactionListing",
     "UnexpectedAppendOffset",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
     "__version__",
     "aio",
     "arrow",
@@ -195,6 +203,7 @@ _LAZY = {
     "Results": "kafkalog.client.calls.results",
     "Scan": "kafkalog.log.scan.scan",
     "ScanBatch": "kafkalog.log.scan.scan",
+    "ScramCredentialInfo": "kafkalog.client.calls.users",
     "SentRange": "kafkalog.client.buffer.delivery",
     "Store": "kafkalog.store",
     "StringColumn": "kafkalog.log.scan.scan",
@@ -202,6 +211,8 @@ _LAZY = {
     "TopicInfo": "kafkalog.client.link.metadata",
     "TransactionInfo": "kafkalog.client.calls.transactions",
     "TransactionListing": "kafkalog.client.calls.transactions",
+    "UserScramCredentialDeletion": "kafkalog.client.calls.users",
+    "UserScramCredentialUpsertion": "kafkalog.client.calls.users",
 }
 _MODULES = ("aio", "arrow", "pandas", "polars", "serializers")
 

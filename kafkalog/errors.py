@@ -13,6 +13,7 @@ from kafkalog.types import TopicPartition
 
 __all__ = [
     "ArgumentError",
+    "AuthenticationFailed",
     "BadAnswer",
     "BadZnode",
     "BufferTooSmall",
@@ -22,6 +23,7 @@ __all__ = [
     "DuplicateBrokerRegistration",
     "FencedLeaderEpoch",
     "ForkedHandle",
+    "IllegalSaslState",
     "InvalidProducerEpoch",
     "InvalidRecord",
     "InvalidRequest",
@@ -48,6 +50,7 @@ __all__ = [
     "ReadOnly",
     "RecordListTooLarge",
     "SaslAuthenticationFailed",
+    "SslAuthenticationFailed",
     "StaleLog",
     "StorageOffline",
     "Timeout",
@@ -60,6 +63,7 @@ __all__ = [
     "UnknownTopicOrPartition",
     "UnsupportedCompressionType",
     "UnsupportedForMessageFormat",
+    "UnsupportedSaslMechanism",
     "UnsupportedVersion",
     "WakeUp",
     "WrongThread",
@@ -417,10 +421,30 @@ class NotLeaderOrFollower(KafkalogError):
     status = "KL_E_NOT_LEADER_OR_FOLLOWER"
 
 
-class SaslAuthenticationFailed(KafkalogError):
+class AuthenticationFailed(KafkalogError):
+    """A client and a broker do not accept each other; clients do not retry."""
+
+
+class SaslAuthenticationFailed(AuthenticationFailed):
     """The name, the password or the token does not authenticate the client, or the broker."""
 
     code = 58
+
+
+class SslAuthenticationFailed(AuthenticationFailed):
+    """TLS failed: a certificate is not accepted, or there is no common version or suite."""
+
+
+class UnsupportedSaslMechanism(AuthenticationFailed):
+    """The broker does not offer the client's mechanism."""
+
+    code = 33
+
+
+class IllegalSaslState(AuthenticationFailed):
+    """A request came before the login was complete, or a login where none is possible."""
+
+    code = 34
 
 
 class NotController(KafkalogError):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kafkalog.store import Store
     from kafkalog.testing.broker import TestBroker
     from kafkalog.testing.cluster import TestCluster
+    from kafkalog.testing.security import Security
 
 __all__ = [
     "kafkalog_broker",
@@ -35,9 +36,10 @@ NAME_MAX = 60
 """Length of a test's name in its topics' names."""
 TOPICS_TOLD = 3
 MARKER = (
-    "kafkalog(config, topics): settings of this test's kafkalog_broker or kafkalog_cluster by "
-    "Kafka's names, which override kafkalog_config; its topics, by name, with their number of "
-    "partitions"
+    "kafkalog(config, topics, security, users, acls, mechanism): settings of this test's "
+    "kafkalog_broker or kafkalog_cluster by Kafka's names, which override kafkalog_config; its "
+    "topics, by name, with their number of partitions; how clients of kafkalog_broker must connect "
+    "(ssl, sasl_plaintext or sasl_ssl), the passwords of its users, and what they may do"
 )
 
 
@@ -152,10 +154,12 @@ def kafkalog_broker(
 ) -> Iterator[TestBroker]:
     """A broker for this test, with its data in memory: see TestBroker.
 
-    `@pytest.mark.kafkalog(config={...}, topics={"orders": 3})` gives it settings and topics.
+    `@pytest.mark.kafkalog(config={...}, topics={"orders": 3})` gives it settings and topics, and
+    `@pytest.mark.kafkalog(security="sasl_ssl", users={"alice": "secret"}, acls=[...])` security.
     """
     config, topics = _marked(request, kafkalog_config)
-    yield from _serving(request, tmp_path / "kafkalog", config, topics)
+    security = _secured(request)
+    yield from _serving(request, tmp_path / "kafkalog", config, topics, security)
 
 
 @pytest.fixture
@@ -186,6 +190,18 @@ def _marked(
         settings.update(marker.kwargs.get("config") or {})
         topics.update(marker.kwargs.get("topics") or {})
     return settings, topics
+
+
+def _secured(request: pytest.FixtureRequest) -> Security | None:
+    """The security of a test's broker; the nearest marker that names one decides."""
+    for marker in request.node.iter_markers("kafkalog"):
+        if "security" in marker.kwargs:
+            from kafkalog.testing.security import Security
+
+            given = {name: marker.kwargs.get(name) for name in ("users", "acls")}
+            mechanism = marker.kwargs.get("mechanism", "PLAIN")
+            return Security(marker.kwargs["security"], **given, mechanism=mechanism)
+    return None
 
 
 @pytest.fixture
@@ -240,12 +256,12 @@ _PLACES = pytest.StashKey[dict[str, str]]()
 
 def _serving(
     request: pytest.FixtureRequest, path: Path, config: Mapping[str, object],
-    topics: Mapping[str, int],
+    topics: Mapping[str, int], security: Security | None = None,
 ) -> Iterator[TestBroker]:  # fmt: skip
     from kafkalog.testing.broker import TestBroker
 
     with _place(request, path) as (now, kept):
-        with TestBroker(now, config=config) as broker:
+        with TestBroker(now, config=config, security=security) as broker:
             for topic, partitions in topics.items():
                 broker.create_topic(topic, partitions)
             yield broker

@@ -34,8 +34,10 @@ typedef struct {
     int64_t unidentified_ms_max;    /* and how long each may take */
     int32_t produce_waiting_max; /* Produce requests of a connection waiting for the disk */
     int32_t node_id;
-    int32_t quota_windows;    /* of kl_server_set_replication_rate: their number, */
-    int64_t quota_window_ms;  /* and the length of each */
+    int32_t quota_windows;        /* of kl_server_set_replication_rate: their number, */
+    int64_t quota_window_ms;      /* and the length of each */
+    int32_t client_quota_windows; /* the same, of clients' quotas and of connection rates */
+    int64_t client_quota_window_ms;
     int32_t control_listener; /* number of the listener served first; -1: none */
     int32_t manual_clock;     /* 1: time is set by kl_server_set_time, initially 0 */
 } kl_server_config;
@@ -101,8 +103,9 @@ kl_status kl_server_set_threads(kl_server *server, int32_t network_threads);
  * timers run soon after. */
 void kl_server_set_time(kl_server *server, int64_t now_ms);
 
-/* Why a request is passed to Python: not Produce or Fetch, or too complex for the fast path. */
-enum { KL_UP_API = 0, KL_UP_FAST_PATH = 1 };
+/* Why a request is passed to Python: not Produce or Fetch; too complex for the fast path; or
+ * kl_server_resolve must say first what its client's quotas are. */
+enum { KL_UP_API = 0, KL_UP_FAST_PATH = 1, KL_UP_QUOTA = 2 };
 
 /* A taken request.  The memory is valid until it is answered, returned, dropped or kl_server_read,
  * or the server is freed. */
@@ -119,10 +122,18 @@ typedef struct {
     int32_t client_id_bytes;  /* -1: null */
     const uint8_t *body;      /* after the header and its tagged fields */
     size_t body_bytes;
-    int32_t subject_bytes; /* 0: an unidentified client showed no certificate */
+    int32_t subject_bytes; /* 0: the client showed no certificate */
     uint8_t subject[1024]; /* DER of its certificate's subject */
     char peer[64];         /* "10.0.0.1:40312", "[::1]:40312", "unix", "inside" */
 } kl_request_info;
+
+/* An answer after which the connection is closed, after delay_ms. */
+typedef struct {
+    const uint8_t *body;
+    size_t bytes;
+    int32_t header_version; /* as in kl_server_answer */
+    int32_t delay_ms;
+} kl_refusal;
 
 /* A failed handshake. */
 typedef struct {
@@ -135,14 +146,6 @@ typedef struct {
  * server was stopped. */
 kl_status kl_server_take_failure(kl_server *server, int32_t timeout_ms,
                                  kl_handshake_failure *out);
-
-/* An answer after which the connection is closed, after delay_ms. */
-typedef struct {
-    const uint8_t *body;
-    size_t bytes;
-    int32_t header_version; /* as in kl_server_answer */
-    int32_t delay_ms;
-} kl_refusal;
 
 /* The next request, control listener first.  KL_E_TIMEOUT: none came, call again; KL_E_CLOSED: none
  * will come. */
@@ -238,6 +241,35 @@ typedef struct {
 
 /* A principal's use of Produce and Fetch.  KL_E_NOT_FOUND: it was never set. */
 kl_status kl_server_get_usage(kl_server *server, int32_t principal, kl_usage *out);
+
+/* ---- quotas of clients ------------------------------------------------------------------ */
+
+/* Bytes of Produce requests, bytes of fetched records, nanoseconds of threads. */
+enum { KL_QUOTA_PRODUCE = 0, KL_QUOTA_FETCH = 1, KL_QUOTA_REQUEST = 2, KL_QUOTAS = 3 };
+
+/* What a client's requests are charged to, by KL_QUOTA_*: buckets; 0: no limit. */
+typedef struct {
+    uint32_t version; /* of the quotas when they were looked up */
+    uint64_t buckets[3];
+} kl_client_quotas;
+
+/* The quotas have changed: the next request of each connection is passed to Python with
+ * KL_UP_QUOTA.  0: no client has a quota. */
+void kl_server_set_quota_version(kl_server *server, uint32_t version);
+/* Set the limit per second of the bucket at a place, counted from 0.  `renew` 1: its owner is
+ * another one, whose use is 0; references to the previous one are void.  *bucket: the reference.
+ * KL_E_ARGUMENT: there are no more places, or the limit is not positive.  KL_E_NO_MEMORY. */
+kl_status kl_server_set_bucket(kl_server *server, int32_t place, double limit,
+                               int32_t renew, uint64_t *bucket);
+/* Charge a bucket; returns how long its client must wait, in ms; a void one: 0. */
+int32_t kl_server_charge(kl_server *server, uint64_t bucket, int64_t amount);
+/* When it was last charged, by the server's clock; -1: the reference is void. */
+int64_t kl_server_bucket_used_ms(kl_server *server, uint64_t bucket);
+/* Return a request with KL_UP_QUOTA to the fast path.  KL_E_NOT_FOUND. */
+kl_status kl_server_resolve(kl_server *server, uint64_t id, const kl_client_quotas *quotas);
+/* When this taken request is answered, mute its connection: read nothing from it for that time.
+ * KL_E_NOT_FOUND. */
+kl_status kl_server_throttle(kl_server *server, uint64_t id, int32_t ms);
 
 /* ---- partitions of Produce and Fetch ---------------------------------------------------- */
 

@@ -86,13 +86,14 @@ def repeated(parser: Any, *names: str, metavar: str, help: str) -> None:
     parser.add_argument(*names, action="append", default=[], metavar=metavar, help=help)
 
 
-def settings_of(pairs: Iterable[str]) -> dict[str, str]:
+def settings_of(pairs: Iterable[str], option: str = "--set") -> dict[str, str]:
     """`name=value` words as settings.  Raises: UsageError."""
     settings = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise UsageError(f"--set: found {pair!r}, wanted name=value")
+            found = f"found {pair!r}, " if option == "--set" else ""  # it may be a password
+            raise UsageError(f"{option}: {found}wanted name=value")
         settings[name] = value
     return settings
 

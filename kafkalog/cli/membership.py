@@ -62,7 +62,7 @@ def read_in_group(
     for topic in topics:
         cluster.topic(topic)  # a missing topic is reported immediately
     consumer = Consumer(
-        cluster.transport,
+        cluster,
         group=options.group,
         group_instance_id=options.instance_id,
         auto_offset_reset="none" if options.reset == "error" else options.reset,

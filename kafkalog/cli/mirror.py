@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.cli.common import CODECS, count_argument, plural, show_bytes, warn
 from kafkalog.cli.progress import INTERVAL_S
+from kafkalog.cli.remote import read_config
 from kafkalog.cli.signals import default_again, on_signals
 
 if TYPE_CHECKING:
@@ -31,6 +32,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--to", dest="target", required=True, metavar="HOST:PORT",
         help="a broker of the target cluster, which also stores the mirror's state",
     )  # fmt: skip
+    for side, cluster in (("from", "source"), ("to", "target")):
+        parser.add_argument(
+            f"--{side}-config", dest=f"{cluster}_config", metavar="FILE",
+            help=f"a properties file for clients of the {cluster}, such as security.protocol",
+        )  # fmt: skip
     parser.add_argument(
         "--topics", required=True, metavar="PATTERN",
         help="a regular expression for whole topic names; new topics are found, too",
@@ -117,6 +123,8 @@ def run(options: argparse.Namespace) -> int:
         refresh_ms=options.refresh_s * 1000,
         on_warning=view.warn,
         on_progress=view.show,
+        source_config=read_config(options.source_config, "--from-config"),
+        target_config=read_config(options.target_config, "--to-config"),
     )
 
     def stop(_number: int) -> None:

@@ -7,7 +7,13 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.cli.common import CODECS, UsageError, count_argument, hint
+from kafkalog.cli.common import (
+    CODECS,
+    UsageError,
+    count_argument,
+    hint,
+    warn,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +33,7 @@ __all__ = [
     "add_bootstrap",
     "add_sending",
     "apply_properties",
+    "client_config",
     "config_changes",
     "known_partitions",
     "names_of",
@@ -35,6 +42,7 @@ __all__ = [
     "open_producer",
     "partitions_of",
     "picked",
+    "read_config",
     "refuse",
     "say",
     "spread",
@@ -74,6 +82,11 @@ CONSUMER_PROPERTIES: Mapping[str, Property] = {
 
 BOOTSTRAP = "KAFKALOG_BOOTSTRAP_SERVERS"
 """The environment variable for --bootstrap-server."""
+_OPTIONS = (
+    ("client.id", "client_id", CLIENT_ID),
+    ("request.timeout.ms", "request_timeout_ms", 30_000),
+)
+"""A client's settings that are options, too, and the options' defaults."""
 
 
 def add_bootstrap(parser: Any, required: bool = True) -> None:
@@ -90,7 +103,7 @@ def add_bootstrap(parser: Any, required: bool = True) -> None:
 
 
 def add_patience(parser: Any) -> None:
-    """`--request-timeout-ms` and `--client-id`."""
+    """`--request-timeout-ms`, `--client-id` and the client's other settings."""
     parser.add_argument(
         "--request-timeout-ms",
         type=int,
@@ -100,6 +113,11 @@ def add_patience(parser: Any) -> None:
     )
     parser.add_argument(
         "--client-id", default=CLIENT_ID, metavar="NAME", help=f"in brokers' logs ({CLIENT_ID})"
+    )
+    parser.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help="a properties file with a client's settings, such as security.protocol and sasl.*",
     )
 
 
@@ -125,33 +143,60 @@ def open_admin(options: argparse.Namespace) -> "Admin":
     """
     from kafkalog.client.admin import Admin
 
-    _check_patience(options)
+    config = client_config(options)
     return Admin(
         options.bootstrap_server,
+        config=config,
         client_id=options.client_id,
         request_timeout_ms=options.request_timeout_ms,
         api_timeout_ms=2 * options.request_timeout_ms,
     )
 
 
-def _check_patience(options: argparse.Namespace) -> None:
+def client_config(options: argparse.Namespace) -> dict[str, str]:
+    """The settings of every client from --command-config and `apply_properties`.
+
+    The client's id and the request time-out are put into the options, unless those are given.
+    Raises: UsageError, InvalidSetting.
+    """
+    given = read_config(options.command_config, "--command-config")
+    given |= getattr(options, "client_settings", {})
+    for name, dest, default in _OPTIONS:
+        value = given.pop(name, None)
+        if value is not None and getattr(options, dest) == default:
+            apply_properties(options, "--command-config", [f"{name}={value}"], {name: (dest, None)})
     if options.request_timeout_ms < 1:
         raise UsageError(
             f"--request-timeout-ms: found {options.request_timeout_ms}, wanted 1 or more"
         )
+    return given
+
+
+def read_config(path: str | None, option: str) -> dict[str, str]:
+    """The settings in a client's properties file that every client has; None: no file.
+
+    Those that only a producer or a consumer has are left out: commands have options for them.
+    Raises: InvalidSetting.
+    """
+    from kafkalog.config.client_file import read_client_file
+
+    return {} if path is None else read_client_file(path, option, warn)
 
 
 def open_cluster(options: argparse.Namespace) -> "Cluster":
     """The cluster that the options name; nothing is sent yet.  Raises: ArgumentError."""
     from kafkalog.client.link.cluster import Cluster
     from kafkalog.client.link.transport import Options
+    from kafkalog.client.login.security import security_of
+    from kafkalog.config.client import ClientConfig
 
-    _check_patience(options)
+    config = client_config(options)
     patience = Options(
         client_id=options.client_id,
         connect_timeout_ms=min(10_000, options.request_timeout_ms),
         request_timeout_ms=options.request_timeout_ms,
         api_timeout_ms=2 * options.request_timeout_ms,
+        security=security_of(ClientConfig(config)),
     )
     return Cluster(options.bootstrap_server, patience)
 
@@ -181,7 +226,7 @@ def open_producer(
     """The producer for the options.  Raises: ArgumentError."""
     from kafkalog.client.producer.producer import Producer
 
-    _check_patience(options)
+    config = client_config(options)
     return Producer(
         options.bootstrap_server,
         acks=options.acks,
@@ -195,6 +240,7 @@ def open_producer(
         client_id=options.client_id,
         on_delivery=delivered,
         config={
+            **config,
             "max.request.size": RECORD_BYTES_MAX,
             "kafkalog.storage.timeout.ms": STORAGE_TIMEOUT_MS,
         },
@@ -246,14 +292,22 @@ def apply_properties(
     """Client properties by Kafka's names, as our options.
 
     `known`: for each name of Kafka's, our option and its values by Kafka's (None: any text, or a
-    number if the option has one).  A property overrides the option of the same meaning.
+    number if the option has one).  A property overrides the option of the same meaning.  Other
+    settings that every client has, such as `sasl.mechanism`, go into `options.client_settings`.
 
     Raises: UsageError.
     """
+    from kafkalog.config.client import ClientConfig
+
     for pair in pairs:
         name, equals, value = pair.partition("=")
+        if equals and name in ClientConfig.table and name not in known:
+            options.client_settings = {**getattr(options, "client_settings", {}), name: value}
+            continue
         if not equals or name not in known:
-            raise UsageError(f"{option}: found {pair!r}, wanted one of {', '.join(known)}")
+            raise UsageError(
+                f"{option}: found {name!r}, wanted NAME=VALUE, one of {', '.join(known)}"
+            )
         dest, values = known[name]
         if values is not None:
             if value not in values:

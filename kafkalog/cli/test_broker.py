@@ -16,12 +16,14 @@ from kafkalog.cli.signals import on_signals
 
 if TYPE_CHECKING:
     from kafkalog.testing.broker import TestBroker
+    from kafkalog.testing.security import Security
 
 EXAMPLES = """\
 example:
   kafkalog test-broker
   kafkalog test-broker --topic orders:3 --topic payments --print json
   kafkalog test-broker --port 19092 --set auto.create.topics.enable=false
+  kafkalog test-broker --security sasl_ssl --user alice=secret --acl alice:READ:topic:orders-*
 """
 
 WORDS = """\
@@ -38,6 +40,7 @@ It reads commands from standard input, one per line, and answers each with a lin
     kill                      a power cut: everything that was not on disk is lost; then start
     advance MS                let this much time pass at once
     topic NAME [PARTITIONS]   create a topic
+    certificate KIND          present another: valid, expired, wrong-host, untrusted
 
 TIMES is 1 by default; `all` means until heal.  The broker exits when its standard input ends, if
 that is a pipe, and always when the process that started it is gone.
@@ -66,11 +69,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         parser, "--set", metavar="NAME=VALUE", help="a setting (docs/settings.md); may be repeated"
     )
     parser.add_argument(
+        "--security",
+        choices=("ssl", "sasl_plaintext", "sasl_ssl"),
+        help="how clients must connect (default: in plain text); certificates are made for it",
+    )
+    repeated(parser, "--user", metavar="NAME=PASSWORD", help="a user, with SASL; may be repeated")
+    repeated(
+        parser,
+        "--acl",
+        metavar="USER:OPERATIONS:TYPE:NAME[:DENY]",
+        help="what a user may do; without any, everything; a name that ends with * is a prefix; "
+        "may be repeated",
+    )
+    parser.add_argument(
         "--print",
         choices=("text", "json"),
         default="text",
-        help="the first line: the address alone, or an object with bootstrap_servers, pid and "
-        "directory",
+        help="the first line: the address alone, or an object with bootstrap_servers, pid, "
+        "directory and client, the settings of Java's clients",
     )
 
 
@@ -84,13 +100,19 @@ def run(options: argparse.Namespace) -> int:
     with (
         on_signals(ended.note),
         _directory(options.dir) as path,
-        TestBroker(path, config=settings_of(options.set), port=options.port) as broker,
+        TestBroker(
+            path,
+            config=settings_of(options.set),
+            port=options.port,
+            security=_security(options),
+        ) as broker,
     ):
         for name, partitions in topics:
             broker.create_topic(name, partitions)
         if options.print == "json":
             fields = {"bootstrap_servers": broker.bootstrap_servers, "pid": os.getpid()}
-            print(json.dumps({**fields, "directory": broker.path}), flush=True)
+            more = {"directory": broker.path, "client": broker.client_config("java")}
+            print(json.dumps({**fields, **more}), flush=True)
         else:
             print(broker.bootstrap_servers, flush=True)
         for line in _lines(parent, ended):
@@ -103,6 +125,23 @@ def _topic(text: str) -> tuple[str, int]:
     if colon and not (count.isdecimal() and int(count) > 0):
         raise UsageError(f"--topic: found {text!r}, wanted NAME or NAME:PARTITIONS")
     return name, int(count) if colon else 1
+
+
+def _security(options: argparse.Namespace) -> "Security | None":
+    from kafkalog.testing.security import Security
+
+    if options.security is None:
+        if options.user or options.acl:
+            raise UsageError("--user, --acl: found without --security, wanted it with them")
+        return None
+    users: dict[str, str] = {}
+    for text in options.user:
+        name, equals, password = text.partition("=")
+        if not (name and equals):
+            raise UsageError("--user: found one without = or name, wanted NAME=PASSWORD")
+        users[name] = password
+    acls = [tuple(text.split(":")) for text in options.acl]
+    return Security(options.security, users, acls=acls or None)
 
 
 @contextmanager
@@ -199,6 +238,8 @@ def _obey(broker: "TestBroker", words: list[str]) -> None:
         getattr(broker, command.replace("-", "_"))(_named(rest[0]), _times(rest[1:]))
     elif command == "advance" and len(rest) == 1:
         broker.clock.advance(_number(rest[0]))
+    elif command == "certificate" and len(rest) == 1 and broker.security:
+        broker.security.present(rest[0])
     elif command == "topic" and len(rest) in (1, 2):
         broker.create_topic(rest[0], _number(rest[1]) if rest[1:] else 1)
     else:

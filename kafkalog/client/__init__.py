@@ -1,5 +1,6 @@
 """The client side of the protocol, on the wire tables.
 
+login       how a client proves who it is, and protects its connections
 link        connections to brokers (TCP, or a pair of sockets inside this process), and the cluster
             as a client sees it: nodes, metadata, coordinators, retries
 calls       an administrator's requests, one function each

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from kafkalog import arguments
 from kafkalog.arguments import INT16_MAX, INT32_MAX, INT64_MAX, whole_number
+from kafkalog.client.admin_users import AdminUsers
 from kafkalog.client.calls import configs, features, groups, nodes, offsets, replicas
 from kafkalog.client.calls import topics as topics_
 from kafkalog.client.calls import transactions as transactions_
@@ -18,13 +19,13 @@ from kafkalog.client.calls.arguments import (
     replica_of,
     resource_of,
     time_of,
-)
+)  # fmt: skip
 from kafkalog.client.calls.results import Results, only
 from kafkalog.client.consumer.settings import client_options
 from kafkalog.client.link.cluster import Cluster
-from kafkalog.client.link.locked_cluster import Locked
 from kafkalog.client.link.metadata import TopicInfo
 from kafkalog.client.link.transport import Where
+from kafkalog.client.login.tokens import TokenSource
 from kafkalog.clock import Clock
 from kafkalog.config.admin import AdminConfig
 from kafkalog.types import FoundOffset, TopicPartition
@@ -39,7 +40,7 @@ UPDATES = {"upgrade": 1, "safe_downgrade": 2, "unsafe_downgrade": 3}
 """The kinds of feature updates, and Kafka's number for each."""
 
 
-class Admin(Locked):
+class Admin(AdminUsers):
     """Administers topics, settings, groups, offsets, transactions and nodes of a cluster.
 
     A call about many things returns `Results`: the result of each.  Looking up a thing that failed
@@ -58,25 +59,23 @@ class Admin(Locked):
         request_timeout_ms: int | None = None,
         api_timeout_ms: int | None = None,
         config: Mapping[str, object] | None = None,
+        oauth_token: TokenSource | None = None,
         clock: Clock | None = None,
     ) -> None:
         """Nothing is sent yet.
 
         `where`: `host:port`, several with commas, or a store.  `config` takes Kafka's names (see
-        docs/client-options.md); the arguments override it.
+        docs/client-options.md); the arguments override it.  `oauth_token`: docs/clients.md.
 
         Raises: ArgumentError, UnknownSetting, InvalidSetting, Closed.
         """
         named = {
-            "client.id": client_id,
-            "request.timeout.ms": request_timeout_ms,
+            "client.id": client_id, "request.timeout.ms": request_timeout_ms,
             "default.api.timeout.ms": api_timeout_ms,
-        }
-        given = {key: value for key, value in named.items() if value is not None}
-        made = AdminConfig({**arguments.mapping("config", config or {}), **given})
-        super().__init__(Cluster(where, client_options(made), clock))
-
-    # ---- topics ------------------------------------------------------------------------
+        }  # fmt: skip
+        named = {key: value for key, value in named.items() if value is not None}
+        made = AdminConfig({**arguments.mapping("config", config or {}), **named})
+        super().__init__(Cluster(where, client_options(made, oauth_token), clock))
 
     def list_topics(self, internal: bool = False, timeout_ms: int | None = None) -> list[str]:
         """The names of all topics, sorted; `internal`: Kafka's own topics, too."""

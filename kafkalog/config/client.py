@@ -1,11 +1,15 @@
 """The settings that every client has, by the names of Kafka's clients."""
 
-from kafkalog.config.declare import Settings, Whole, Word
+from kafkalog.config.declare import Whole, Word
+from kafkalog.config.login import LoginSettings
+from kafkalog.config.ssl import SslSettings
 
-__all__ = ["ClientConfig"]
+__all__ = ["SECURITY_PROTOCOLS", "ClientConfig"]
+
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
-class ClientConfig(Settings):
+class ClientConfig(SslSettings, LoginSettings):
     """How a client reaches brokers, and how patient it is."""
 
     scope = "client"
@@ -35,3 +39,10 @@ class ClientConfig(Settings):
     retry_backoff_ms = Whole(100, "The first wait before a retry.", unit="ms", low=0)
     retry_backoff_max_ms = Whole(1_000, "The longest.", unit="ms", low=0)
     socket_connection_setup_timeout_ms = Whole(10_000, "For a connection.", unit="ms", low=1)
+    security_protocol = Word(
+        "PLAINTEXT",
+        "How connections are protected: PLAINTEXT, SSL (TLS), SASL_PLAINTEXT (a login), SASL_SSL "
+        "(both).",
+        choices=SECURITY_PROTOCOLS,
+        fold=str.upper,
+    )

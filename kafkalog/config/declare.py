@@ -4,7 +4,7 @@ import operator
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar, overload
 
 from kafkalog.errors import InvalidSetting, UnknownSetting
@@ -261,15 +261,23 @@ class Word(Setting[str]):
     kind = "string"
 
     def __init__(
-        self, default: str, text: str, *, choices: Sequence[str] = (), **rest: Any
+        self,
+        default: str,
+        text: str,
+        *,
+        choices: Sequence[str] = (),
+        fold: Callable[[str], str] = str,
+        **rest: Any,
     ) -> None:
+        """`fold`: the form of the choices, such as `str.upper`: any case is then accepted."""
         super().__init__(default, text, **rest)
         self.choices = tuple(choices)
+        self.fold = fold
 
     def parse(self, found: object) -> str:
         if not isinstance(found, str):
             raise TypeError
-        value = found.strip()
+        value = self.fold(found.strip())
         if self.choices and value not in self.choices:
             raise ValueError
         return value

@@ -7,6 +7,7 @@ from kafkalog.config.declare import Flag, Long, Password, Secret, Whole, Word, W
 from kafkalog.config.group import GroupConfig
 from kafkalog.config.listeners import ListenerSettings, SecurityProtocol
 from kafkalog.config.protection import bare_name
+from kafkalog.config.quota import QuotaConfig
 from kafkalog.config.replica import ReplicaConfig
 from kafkalog.config.sasl import SaslServerSettings
 from kafkalog.config.ssl import ServerSslSettings
@@ -25,6 +26,7 @@ class ServerConfig(
     GroupConfig,
     TransactionConfig,
     ReplicaConfig,
+    QuotaConfig,
     SaslServerSettings,
     ServerSslSettings,
 ):

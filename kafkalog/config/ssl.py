@@ -50,6 +50,7 @@ class SslSettings(Settings):
         "https",
         "https: a client checks that the certificate is for the broker's host; empty: it does not.",
         choices=("https", ""),
+        fold=str.lower,
     )
 
     @property

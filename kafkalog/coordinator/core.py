@@ -11,11 +11,12 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from kafkalog.coordinator.journal import JournalBatch
+from kafkalog.coordinator.listings import Begin, Listings
 from kafkalog.coordinator.partitions import partition_for
 from kafkalog.coordinator.step import Call, JournalRecord, Producer, Step, Write, all_of
 from kafkalog.coordinator.timers import Key, Timers
@@ -44,6 +45,8 @@ LOAD_AGAIN_MS = 11_000
 kafkalog.server.partitions."""
 _APPENDS: Key = ("append", -1, "", "")
 """The timer of the oldest append that waits."""
+_LISTINGS: Key = ("listings", -1, "", "")
+"""The timer of the requests to list that are under way."""
 _NOT_AVAILABLE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -94,6 +97,10 @@ class Shard:
         self.closed = False
         """Set when this broker no longer coordinates the partition: waiting requests fail."""
 
+    @abstractmethod
+    def live(self) -> Iterator[Any]:
+        """Its groups or transactional ids that are not being deleted."""
+
 
 S = TypeVar("S", bound=Shard)
 
@@ -101,8 +108,9 @@ S = TypeVar("S", bound=Shard)
 class CoordinatorState(Generic[S]):
     """Everything of one kind that this broker coordinates.  Only for the coordinator's thread."""
 
-    def __init__(self, append_timeout_ms: int) -> None:
-        """`append_timeout_ms`: how long an append may take before its waiters get an error."""
+    def __init__(self, append_timeout_ms: int, begin_listing: Begin) -> None:
+        """`append_timeout_ms`: how long an append may take before its waiters get an error;
+        `begin_listing`: see Listings."""
         self.timers = Timers()
         self.partition_count = 0
         """Partitions of the journal's topic; 0 if it does not exist yet."""
@@ -124,6 +132,7 @@ class CoordinatorState(Generic[S]):
         self.unsettled_bytes = 0
         """Bytes of the records whose outcome is unknown."""
         self._next_append = 0
+        self._listings = Listings(begin_listing)
 
     # ---- what each kind has of its own ------------------------------------------------------
 
@@ -231,7 +240,8 @@ class CoordinatorState(Generic[S]):
         ]
         told = (partial(self.settled, n, ErrorCode.NOT_COORDINATOR, step) for n in left)
         unwritten = partial(self._refuse_unwritten, partition, step)
-        all_of([*told, partial(self._resigned, shard, step), unwritten])
+        listings = partial(self._end_listings, step)
+        all_of([*told, partial(self._resigned, shard, step), unwritten, listings])
 
     @staticmethod
     def _refuse_unwritten(partition: int, step: Step) -> None:
@@ -262,6 +272,27 @@ class CoordinatorState(Generic[S]):
         found = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NOT_COORDINATOR
         return None, found
 
+    # ---- requests to list ------------------------------------------------------------------
+
+    def _begin_listing(self, step: Step, request: Call) -> None:
+        """Take a request that lists everything; it is answered in this step or a later one."""
+        alone = not self._listings.busy
+        if not self._listings.add(request):
+            step.answer(request.answer, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        elif alone:
+            self._list_on(step)
+
+    def _list_on(self, step: Step) -> None:
+        """Do a slice of the listings; the next one follows after the requests that have come."""
+        self._listings.go_on(self.shards.values(), self.all_told, step)
+        if self._listings.busy:
+            self.timers.set(_LISTINGS, step.now_ms)
+
+    def _end_listings(self, step: Step) -> None:
+        """Answer all of them once no partition is left."""
+        while not self.shards and self._listings.busy:
+            self._list_on(step)
+
     # ---- time ------------------------------------------------------------------------------
 
     def tick(self, step: Step) -> None:
@@ -275,6 +306,9 @@ class CoordinatorState(Generic[S]):
     def _ring(self, key: Key, step: Step) -> None:
         if key == _APPENDS:
             self._time_out(step)
+        elif key == _LISTINGS:
+            if self._listings.busy:
+                self._list_on(step)
         elif key[0] == "load":
             self._load_again(key[1], self.unread[key[1]], step)
         else:

@@ -455,6 +455,10 @@ class MetadataLog:
             mine = self._directory_id() if self._loaded.kraft_version else None
             return Quorum(self._epoch, self._tail.end_offset, mine)
 
+    def alter(self, plan_of: Callable[[MetadataImage], Any]) -> list[Result]:
+        """Carry out a change that `plan_of` plans on top of the image: (records, results)."""
+        return self._plan(lambda image: Plan(*plan_of(image)))
+
     def allocate_producer_ids(self) -> range:
         """A block of producer ids that was never handed out.
 

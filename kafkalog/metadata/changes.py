@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 from kafkalog.errors import CorruptLog
 from kafkalog.metadata.image import TOPIC, Broker, Change, MetadataImage, Partition, Topic
+from kafkalog.security.acls import Acl
+from kafkalog.security.scram import Credential
 
 __all__ = [
     "APPLY",
@@ -17,11 +19,17 @@ __all__ = [
     "Changes",
     "Entry",
     "Replay",
+    "acl_fields",
     "broker_fields",
     "partition_fields",
     "snapshot_entries",
 ]
 
+_ACL_FIELDS = (
+    "resource_type", "resource_name", "pattern_type", "principal", "host", "operation",
+    "permission_type",
+)  # fmt: skip
+"""AccessControlEntryRecord's, in the order of Acl's."""
 NO_CHANGE = -2  # PartitionChangeRecord.leader
 
 
@@ -253,6 +261,15 @@ class Changes:
         if values:
             quotas[entity] = values
 
+    def _credential(self, record: Any) -> None:
+        credential = Credential(
+            record.salt, record.stored_key, record.server_key, record.iterations
+        )
+        self._set("scram", (record.name, record.mechanism), credential)
+
+    def _acl(self, record: Any) -> None:
+        self._set("acls", record.id, Acl(*(getattr(record, name) for name in _ACL_FIELDS)))
+
     def _set(self, part: str, key: Any, record: Any) -> None:
         self._of(part)[key] = record
 
@@ -276,9 +293,9 @@ APPLY: dict[str, Callable[[Changes, Any], None]] = {
     "ConfigRecord": Changes._config,
     "FeatureLevelRecord": Changes._feature,
     "ProducerIdsRecord": Changes._producer_ids,
-    "AccessControlEntryRecord": lambda c, r: c._set("acls", r.id, r),
+    "AccessControlEntryRecord": Changes._acl,
     "RemoveAccessControlEntryRecord": lambda c, r: c._drop("acls", r.id),
-    "UserScramCredentialRecord": lambda c, r: c._set("scram", (r.name, r.mechanism), r),
+    "UserScramCredentialRecord": Changes._credential,
     "RemoveUserScramCredentialRecord": lambda c, r: c._drop("scram", (r.name, r.mechanism)),
     "DelegationTokenRecord": lambda c, r: c._set("tokens", r.token_id, r),
     "RemoveDelegationTokenRecord": lambda c, r: c._drop("tokens", r.token_id),
@@ -409,6 +426,11 @@ def broker_fields(broker: Broker) -> dict[str, Any]:
     }
 
 
+def acl_fields(acl_id: uuid.UUID, acl: Acl) -> dict[str, Any]:
+    """An AccessControlEntryRecord."""
+    return {"id": acl_id, **dict(zip(_ACL_FIELDS, acl, strict=True))}
+
+
 def snapshot_entries(image: MetadataImage) -> Iterator[tuple[str, Any]]:
     """The records (name, fields) that build `image` from nothing, in Kafka's order."""
     features = sorted(image.features, key=lambda name: (name != "metadata.version", name))
@@ -437,9 +459,10 @@ def snapshot_entries(image: MetadataImage) -> Iterator[tuple[str, Any]]:
             "ProducerIdsRecord",
             {"broker_id": -1, "broker_epoch": -1, "next_producer_id": image.next_producer_id},
         )
-    for acl in image.acls.values():
-        yield "AccessControlEntryRecord", acl
-    for credential in image.scram.values():
-        yield "UserScramCredentialRecord", credential
+    for (user, mechanism), credential in image.scram.items():
+        fields = {"name": user, "mechanism": mechanism, **credential._asdict()}
+        yield "UserScramCredentialRecord", fields
+    for acl_id, acl in image.acls.items():
+        yield "AccessControlEntryRecord", acl_fields(acl_id, acl)
     for token in image.tokens.values():
         yield "DelegationTokenRecord", token

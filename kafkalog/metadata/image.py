@@ -9,6 +9,9 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from kafkalog.security.acls import Acl
+from kafkalog.security.scram import Credential
+
 __all__ = [
     "BROKER",
     "CLIENT_METRICS",
@@ -112,10 +115,10 @@ class MetadataImage(NamedTuple):
     brokers: Mapping[int, Broker]
     controllers: Mapping[int, Any]
     """RegisterControllerRecord by controller."""
-    acls: Mapping[uuid.UUID, Any]
-    """AccessControlEntryRecord by id."""
-    scram: Mapping[tuple[str, int], Any]
-    """UserScramCredentialRecord by (user, mechanism)."""
+    scram: Mapping[tuple[str, int], Credential]
+    """By (user, mechanism): kafkalog.security.scram.Mechanism, or the number of an unknown one."""
+    acls: Mapping[uuid.UUID, Acl]
+    """By id."""
     tokens: Mapping[str, Any]
     """DelegationTokenRecord by token id."""
     quotas: Mapping[tuple[tuple[str, str | None], ...], Mapping[str, float]]

@@ -21,6 +21,11 @@ __all__ = [
     "NewSetting",
     "NewTopic",
     "NewTopics",
+    "QuotaChange",
+    "QuotaChanges",
+    "QuotaEntity",
+    "QuotaFilter",
+    "QuotasAsked",
     "ResourceAsked",
     "ResourceChange",
     "Result",
@@ -164,3 +169,39 @@ class TopicMoves(NamedTuple):
 
     topic: str
     moves: Sequence[Move]
+
+
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""The client that a quota is for: pairs of a type and a name (None: the default), sorted."""
+
+
+class QuotaChange(NamedTuple):
+    """The changed quotas of an entity."""
+
+    entity: QuotaEntity
+    values: Sequence[tuple[str, float | None]]
+    """The new value of each quota; None: it is removed."""
+
+
+class QuotaChanges(NamedTuple):
+    """AlterClientQuotas."""
+
+    changes: Sequence[QuotaChange]
+    validate_only: bool
+
+
+class QuotaFilter(NamedTuple):
+    """Which entities of a type DescribeClientQuotas shows."""
+
+    type: str
+    match: int
+    """0: the one with that name, 1: the default, 2: all."""
+    name: str | None
+
+
+class QuotasAsked(NamedTuple):
+    """DescribeClientQuotas."""
+
+    filters: Sequence[QuotaFilter]
+    strict: bool
+    """Only entities that have no other types than the filters."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -93,6 +93,10 @@ class Changeable(Metadata, Protocol):
 
     def alter_partition_reassignments(self, asked: Sequence[TopicMoves]) -> list[Result]:
         """One result per topic."""
+
+    def alter(self, plan_of: Callable[[MetadataImage], Any]) -> list[Result]:
+        """Carry out a change: `plan_of` returns the records of the metadata log, all of which are
+        written or none, and the results."""
 
     def unregister_broker(self, broker_id: int) -> Result:
         """The error, if any."""

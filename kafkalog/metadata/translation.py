@@ -14,6 +14,10 @@ from kafkalog.metadata.requests import (
     NewSetting,
     NewTopic,
     NewTopics,
+    QuotaChange,
+    QuotaChanges,
+    QuotaFilter,
+    QuotasAsked,
     ResourceAsked,
     ResourceChange,
     SettingChange,
@@ -22,15 +26,21 @@ from kafkalog.metadata.requests import (
     TopicMoves,
     TopicNamed,
 )
+from kafkalog.security.acls import Acl, AclFilter
 
 __all__ = [
+    "acl_filter",
+    "acl_filters",
     "all_settings",
     "deleted_topics",
     "elections",
     "features",
     "more_partitions",
     "moves",
+    "new_acls",
     "new_topics",
+    "quota_changes",
+    "quotas_asked",
     "settings",
     "some_settings",
 ]
@@ -125,3 +135,50 @@ def moves(body: Any) -> list[TopicMoves]:
         )
         for topic in body.topics
     ]
+
+
+def quota_changes(body: Any) -> QuotaChanges:
+    """The entities of AlterClientQuotas."""
+
+    def one(entry: Any) -> QuotaChange:
+        # Of a type that is named twice, the last name counts, as in Kafka.
+        entity = {part.entity_type: part.entity_name for part in entry.entity}
+        values = [(op.key, None if op.remove else op.value) for op in entry.ops]
+        return QuotaChange(tuple(sorted(entity.items())), values)
+
+    return QuotaChanges([one(entry) for entry in body.entries], body.validate_only)
+
+
+def quotas_asked(body: Any) -> QuotasAsked:
+    """The filters of DescribeClientQuotas."""
+    filters = [QuotaFilter(one.entity_type, one.match_type, one.match) for one in body.components]
+    return QuotasAsked(filters, body.strict)
+
+
+def new_acls(body: Any) -> list[Acl]:
+    """The ACLs of CreateAcls."""
+    return [
+        Acl(
+            one.resource_type,
+            one.resource_name,
+            one.resource_pattern_type,
+            one.principal,
+            one.host,
+            one.operation,
+            one.permission_type,
+        )  # fmt: skip
+        for one in body.creations
+    ]
+
+
+def acl_filters(body: Any) -> list[AclFilter]:
+    """The filters of DeleteAcls."""
+    return [acl_filter(one) for one in body.filters]
+
+
+def acl_filter(one: Any) -> AclFilter:
+    """The filter of DescribeAcls, or one of DeleteAcls."""
+    return AclFilter(
+        one.resource_type_filter, one.resource_name_filter, one.pattern_type_filter,
+        one.principal_filter, one.host_filter, one.operation, one.permission_type,
+    )  # fmt: skip

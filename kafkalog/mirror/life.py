@@ -14,14 +14,16 @@ from kafkalog.client.fetch.fetched import FetchOptions
 from kafkalog.client.fetch.fetcher import Fetcher
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.transport import Options
+from kafkalog.client.login.security import security_of
 from kafkalog.client.producer.producer import Producer
+from kafkalog.config.client import ClientConfig
 from kafkalog.mirror import state
 from kafkalog.mirror.own import StateReader
 from kafkalog.mirror.state import Owner, Progress
-from kafkalog.mirror.wish import Counts, Tell, Wish
+from kafkalog.mirror.wish import Counts, Side, Tell, Wish
 from kafkalog.types import TopicPartition
 
-__all__ = ["BATCH_BYTES", "WAIT_MS", "Life", "Replaced", "Run"]
+__all__ = ["BATCH_BYTES", "WAIT_MS", "Life", "Replaced", "Run", "admin_of"]
 
 CLIENT_ID = "kafkalog-mirror"
 BATCH_BYTES = 512 << 10
@@ -37,6 +39,18 @@ SAID_MAX = 1_000
 
 class Replaced(errors.ProducerFenced):
     """Another mirror with this name has started."""
+
+
+def admin_of(side: Side, client_id: str | None = None) -> Admin:
+    """An administrator of a cluster; nothing is sent yet."""
+    config, token = side.config, side.token
+    return Admin(side.where, client_id=client_id, config=config, oauth_token=token)
+
+
+def cluster_of(side: Side) -> Cluster:
+    """A cluster; nothing is sent yet."""
+    security = security_of(ClientConfig(side.config), side.token)
+    return Cluster(side.where, Options(client_id=CLIENT_ID, security=security))
 
 
 @dataclass
@@ -70,8 +84,8 @@ class Life:
 
     def _enter(self) -> None:
         wish, stack = self.wish, self._stack
-        self.source = stack.enter_context(Admin(wish.source, client_id=CLIENT_ID))
-        self.target = stack.enter_context(Admin(wish.target, client_id=CLIENT_ID))
+        self.source = stack.enter_context(admin_of(wish.source, CLIENT_ID))
+        self.target = stack.enter_context(admin_of(wish.target, CLIENT_ID))
         clusters = [one.describe_cluster().cluster_id for one in (self.source, self.target)]
         self.source_id, self.target_id = (one or "" for one in clusters)
         self.counts.reached = True
@@ -82,7 +96,7 @@ class Life:
         self._make_own()
         self._take_over()
         self.others = stack.enter_context(StateReader(wish.source, "source", CLIENT_ID))
-        self.cluster = stack.enter_context(Cluster(wish.source, Options(client_id=CLIENT_ID)))
+        self.cluster = stack.enter_context(cluster_of(wish.source))
         answer = min(ANSWER_BYTES, wish.transaction_bytes)
         options = FetchOptions(
             WAIT_MS, max_bytes=answer, partition_bytes=min(answer, 4 << 20), committed=True
@@ -130,14 +144,16 @@ class Life:
             )
 
     def _producer(self) -> Producer:
+        side = self.wish.target
         return Producer(
-            self.wish.target,
+            side.where,
             transactional_id=self.own,
             compression=self.wish.compression,
             batch_bytes=BATCH_BYTES,
             buffer_bytes=4 * ANSWER_BYTES,
             client_id=CLIENT_ID,
-            config={"max.request.size": RECORD_BYTES_MAX},
+            config={**side.config, "max.request.size": RECORD_BYTES_MAX},
+            oauth_token=side.token,
         )
 
     def _store(self, moved: Mapping[TopicPartition, Progress]) -> None:

@@ -8,20 +8,20 @@ import re
 import socket
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from kafkalog import arguments, errors
 from kafkalog.batch.codecs import CODECS
-from kafkalog.client.admin import Admin
 from kafkalog.client.link.failures import failure_class, passing
 from kafkalog.client.link.not_copied import Handle
 from kafkalog.client.link.transport import Where
+from kafkalog.client.login.tokens import TokenSource
 from kafkalog.disk.layout import NAME_PART
 from kafkalog.mirror.copying import Copying
-from kafkalog.mirror.life import Replaced, Run
+from kafkalog.mirror.life import Replaced, Run, admin_of
 from kafkalog.mirror.state import Owner
-from kafkalog.mirror.wish import SEPARATOR, Counts, Tell, Wish
+from kafkalog.mirror.wish import SEPARATOR, Counts, Side, Tell, Wish
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["Mirror", "MirrorStatus"]
@@ -97,6 +97,10 @@ class Mirror(Handle):
         refresh_s: float | None = None,
         on_warning: Callable[[str], object] | None = None,
         on_progress: Callable[[MirrorStatus], object] | None = None,
+        source_config: Mapping[str, object] | None = None,
+        target_config: Mapping[str, object] | None = None,
+        source_oauth_token: TokenSource | None = None,
+        target_oauth_token: TokenSource | None = None,
     ) -> None:
         """Nothing is sent yet.
 
@@ -109,7 +113,9 @@ class Mirror(Handle):
         `compression`: for rebuilt batches.  `transaction_bytes`: approximate size of one
         transaction.  `refresh_ms`: how often it checks topics, settings and groups (None: every
         30 s); `refresh_s`: older, in seconds.  `on_warning` gets sentences, by default they go to
-        the log; `on_progress` gets the status, several times a second.
+        the log; `on_progress` gets the status, several times a second.  `source_config`,
+        `target_config`: settings of every client, such as `security.protocol`; the tokens: see
+        docs/clients.md.
 
         Raises: ArgumentError, Closed.
         """
@@ -117,7 +123,8 @@ class Mirror(Handle):
         if every_ms == 0:
             raise errors.ArgumentError("refresh_ms: found 0, wanted more")
         self._wish = Wish(
-            source, target,
+            _side("source_config", source, source_config, source_oauth_token),
+            _side("target_config", target, target_config, target_oauth_token),
             None if name is None else _name(name),
             _pattern("topics", topics),
             None if exclude is None else _pattern("exclude", exclude),
@@ -130,14 +137,21 @@ class Mirror(Handle):
             arguments.whole_number("transaction_bytes", transaction_bytes, 1, 1 << 30),
             (REFRESH_MS if every_ms is None else every_ms) / 1000,
         )  # fmt: skip
+        self._begin(on_warning, on_progress)
+
+    def _begin(
+        self,
+        on_warning: Callable[[str], object] | None,
+        on_progress: Callable[[MirrorStatus], object] | None,
+    ) -> None:
         arguments.called("on_warning", on_warning)
         arguments.called("on_progress", on_progress)
         self._warn = on_warning or _logger.warning
         self._on_progress = on_progress
         self._begin_here()
         self._counts = Counts()
-        Admin(source).close()  # invalid addresses fail now
-        Admin(target).close()
+        admin_of(self._wish.source).close()  # invalid addresses and settings fail now
+        admin_of(self._wish.target).close()
 
     def _begin_here(self) -> None:
         self._pid, self._stop = os.getpid(), threading.Event()
@@ -224,6 +238,12 @@ class Mirror(Handle):
 
 def _owner() -> Owner:
     return Owner(uuid.uuid4().hex, f"host {socket.gethostname()}, process {os.getpid()}")
+
+
+def _side(
+    name: str, where: Where, config: Mapping[str, object] | None, token: TokenSource | None
+) -> Side:
+    return Side(where, dict(arguments.mapping(name, config or {})), token)
 
 
 def _rename(found: str) -> str:

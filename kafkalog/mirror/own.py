@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from kafkalog import errors
 from kafkalog.client.consumer.consumer import Consumer
-from kafkalog.client.link.transport import Where
 from kafkalog.mirror.state import State, take
+from kafkalog.mirror.wish import Side
 from kafkalog.types import TopicPartition
 
 __all__ = ["StateReader"]
@@ -25,14 +25,15 @@ class StateReader:
     A context manager; one thread.
     """
 
-    def __init__(self, where: Where, side: str, client_id: str) -> None:
+    def __init__(self, at: Side, side: str, client_id: str) -> None:
         """Nothing is sent yet.  `side`: source or target, for messages."""
         self.states: dict[str, State] = {}
         """By topic."""
         self._side = side
         self._reader = Consumer(
-            where, isolation="read_committed", client_id=client_id, auto_offset_reset="earliest"
-        )
+            at.where, isolation="read_committed", client_id=client_id,
+            auto_offset_reset="earliest", config=at.config, oauth_token=at.token,
+        )  # fmt: skip
         self._places: dict[str, int] = {}
 
     def __enter__(self) -> StateReader:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkalog.client.link.transport import Where
+from kafkalog.client.login.tokens import TokenSource
 from kafkalog.metadata.image import INTERNAL_TOPICS
 from kafkalog.mirror.state import PREFIX
 
-__all__ = ["Counts", "Tell", "Wish"]
+__all__ = ["Counts", "Side", "Tell", "Wish"]
 
 KAFKAS = frozenset((*INTERNAL_TOPICS, "__cluster_metadata", "__remote_log_metadata"))
 """Kafka's own topics, whether or not the brokers mark them so."""
@@ -23,11 +24,24 @@ SEPARATOR = "."
 """Separator in MirrorMaker's names: ALIAS.TOPIC."""
 
 
+class Side(NamedTuple):
+    """One of the two clusters, and how clients reach it."""
+
+    where: Where
+    config: Mapping[str, object]
+    """A client's settings, such as security.protocol; not for messages."""
+    token: TokenSource | None
+    """Gives OAUTHBEARER's tokens."""
+
+    def __repr__(self) -> str:
+        return f"Side({self.where!r})"
+
+
 class Wish(NamedTuple):
     """The topics and groups to copy, and how."""
 
-    source: Where
-    target: Where
+    source: Side
+    target: Side
     name: str | None
     topics: re.Pattern[str]
     exclude: re.Pattern[str] | None

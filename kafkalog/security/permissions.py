@@ -1,13 +1,14 @@
 """Kafka's operations and resource types: what a request may need permission for.
 
-`admission` compares them with the rights of a principal.  So far everyone has all of them, and a
-client that asks for its permissions gets all.
 Source: Kafka's AclOperation, ResourceType and AclEntry.supportedOperations.
 """
 
 from enum import IntEnum
 
-__all__ = ["SUPPORTED", "Kind", "Operation", "everything"]
+__all__ = ["CLUSTER_NAME", "IMPLIED_BY", "SUPPORTED", "Kind", "Operation", "everything"]
+
+CLUSTER_NAME = "kafka-cluster"
+"""The name of the only resource of type CLUSTER."""
 
 
 class Operation(IntEnum):
@@ -23,6 +24,9 @@ class Operation(IntEnum):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
 
 
 class Kind(IntEnum):
@@ -32,6 +36,8 @@ class Kind(IntEnum):
     GROUP = 3
     CLUSTER = 4
     TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
 
 
 _CONFIGS = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
@@ -46,8 +52,19 @@ SUPPORTED: dict[Kind, frozenset[Operation]] = {
          Operation.IDEMPOTENT_WRITE, *_CONFIGS}
     ),
     Kind.TRANSACTIONAL_ID: frozenset({Operation.WRITE, Operation.DESCRIBE}),
+    Kind.DELEGATION_TOKEN: frozenset({Operation.DESCRIBE}),
+    Kind.USER: frozenset({Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS}),
 }  # fmt: skip
 """The operations that each type has."""
+
+
+IMPLIED_BY: dict[Operation, frozenset[Operation]] = {
+    Operation.DESCRIBE: frozenset(
+        {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}
+    ),
+    Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
+}
+"""An operation is allowed, though not denied, with any of these."""
 
 
 def everything(kind: Kind) -> int:

@@ -4,14 +4,16 @@ Dispatch asks here for the requests that Python answers.  C answers Produce and 
 its own (`_native/plane/admit.h`), which gets the same rights from here.
 """
 
-from collections.abc import Collection
+import threading
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from kafkalog._native import lib
 from kafkalog.config.protection import refuse_protection
 from kafkalog.errors import ArgumentError
 from kafkalog.metadata.image import BROKER
-from kafkalog.security.permissions import SUPPORTED, Kind, Operation
+from kafkalog.security.permissions import IMPLIED_BY, SUPPORTED, Kind, Operation
+from kafkalog.security.principal import ANONYMOUS as ANONYMOUS_PRINCIPAL
 from kafkalog.security.principal import Principal
 from kafkalog.server.network.reactor import ANONYMOUS
 from kafkalog.wire.error_codes import ErrorCode
@@ -19,6 +21,7 @@ from kafkalog.wire.error_codes import ErrorCode
 if TYPE_CHECKING:
     from kafkalog.metadata.image import MetadataImage
     from kafkalog.server.network.reactor import Reactor
+    from kafkalog.server.request import Peer
 
 __all__ = ["ALL", "Admission", "Right", "check_open_to_all"]
 
@@ -38,28 +41,79 @@ _DENIED = {
     Kind.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
     Kind.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     Kind.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    Kind.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
 
 
 class Admission:
-    """The rights of each principal, by its number.  Safe to use from many threads.
+    """The rights of principals, and the number of each.  Safe to use from many threads.
 
-    Nobody authenticates so far, so all are ANONYMOUS, which may do everything.
+    A number stands for a principal at a host, and belongs to the connections that have it.
     """
 
     def __init__(self, reactor: "Reactor") -> None:
         """`reactor`: gets the rights that Produce and Fetch ask for."""
         self._reactor = reactor
-        self._principals = {ANONYMOUS: Principal("User", "ANONYMOUS")}
+        self._lock = threading.Lock()  # guards what follows
+        self._principals = {ANONYMOUS: ANONYMOUS_PRINCIPAL}
+        self._numbers: dict[tuple[Principal, str], int] = {}
         self._rights: dict[int, frozenset[Right]] = {}
         self.set_rights(ANONYMOUS, ALL)
+
+    # ---- principals ----------------------------------------------------------------------------
 
     def principal(self, number: int) -> Principal:
         """The principal of a number."""
         return self._principals[number]
 
+    def number_of(self, principal: Principal, host: str) -> int:
+        """The number for a connection of this principal from a host (Peer.host), for
+        Reactor.set_principal.  It is released with its last connection.
+
+        Raises: KafkalogError: too many principals are connected; the connection is to be closed.
+        """
+        with self._lock:
+            if principal == ANONYMOUS_PRINCIPAL:
+                return ANONYMOUS
+            number = self._numbers.setdefault((principal, host), len(self._numbers) + 1)
+            self._principals[number] = principal
+        self.set_rights(number, ALL)
+        return number
+
+    def guards(self, peer: "Peer") -> bool:
+        """True if there are rules, and the caller's requests are checked by them."""
+        return False
+
+    # ---- rights --------------------------------------------------------------------------------
+
+    def allows(self, peer: "Peer", operation: Operation, kind: Kind, name: str) -> bool:
+        """True if the caller may do this to a resource, which need not exist."""
+        return self.allows_any(peer, operation, kind)
+
+    def allowed(
+        self, peer: "Peer", operation: Operation, kind: Kind, names: Iterable[str]
+    ) -> set[str]:
+        """Those of the names to which the caller may do this."""
+        return {name for name in names if self.allows(peer, operation, kind, name)}
+
+    def allows_any(self, peer: "Peer", operation: Operation, kind: Kind) -> bool:
+        """True if the caller may do this to at least one resource of a type, whether such a one
+        exists or not: Kafka's authorizeByResourceType."""
+        rights = self._rights.get(peer.principal, frozenset())
+        implying = IMPLIED_BY.get(operation, frozenset())
+        return any((one, kind) in rights for one in (operation, *implying))
+
+    def operations(self, peer: "Peer", kind: Kind, name: str) -> int:
+        """The operations that the caller may do to a resource, one bit each, as responses hold
+        them; of those that its type has."""
+        return sum(
+            1 << operation for operation in SUPPORTED[kind]
+            if self.allows(peer, operation, kind, name)
+        )  # fmt: skip
+
     def set_rights(self, number: int, rights: Collection[Right]) -> None:
-        """Replace the rights of a principal; requests that begin after the return obey them.
+        """Replace the rights of a principal on all resources; requests that begin after the return
+        obey them.
 
         Raises: ArgumentError, NoMemory.
         """
@@ -79,13 +133,12 @@ class Admission:
 
 
 def check_open_to_all(image: "MetadataImage") -> None:
-    """Refuse metadata with permissions or credentials.
+    """Refuse metadata with permissions or delegation tokens.
 
-    Raises: ArgumentError (ACLs, SCRAM credentials, delegation tokens), InvalidSetting.
+    Raises: ArgumentError (ACLs, delegation tokens), InvalidSetting.
     """
     found = {
         "ACLs": len(image.acls),
-        "SCRAM credentials": len(image.scram),
         "delegation tokens": len(image.tokens),
     }
     some = ", ".join(f"{count} {what}" for what, count in found.items() if count)

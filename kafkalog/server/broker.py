@@ -29,6 +29,7 @@ from kafkalog.metadata.source import Metadata
 from kafkalog.replication.options import fetcher_options
 from kafkalog.server.admission import Admission, check_open_to_all
 from kafkalog.server.appends import Appends
+from kafkalog.server.authentication import Authentication
 from kafkalog.server.controller_apis.forwarder import ControllerForwarder
 from kafkalog.server.controller_apis.interface import ControllerApis
 from kafkalog.server.controller_apis.member import ClusterMember
@@ -42,6 +43,7 @@ from kafkalog.server.dispatch import Dispatch
 from kafkalog.server.dynamic import follow_settings
 from kafkalog.server.faults import Faults
 from kafkalog.server.handlers.leaders import follow_addresses
+from kafkalog.server.mechanisms import mechanisms_of
 from kafkalog.server.network import listeners as places
 from kafkalog.server.network.in_process import InProcessTransport
 from kafkalog.server.network.reactor import NO_CONTROL, Reactor
@@ -145,6 +147,10 @@ class Broker:
         self._given = ServerConfig.without_texts_of_secrets(given)
         alone = not isinstance(listeners, str) and listeners is not None and not listeners
         planned = () if alone else places.planned(self._config)
+        self._mechanisms = {
+            number: mechanisms_of(self._config, one.name, lambda: self._metadata.image)
+            for number, one in enumerate(planned) if one.protocol.authenticates
+        }  # fmt: skip
         self._clock: Clock = clock or SystemClock()
         self._manual = not isinstance(self._clock, SystemClock)
         self._pid = os.getpid()
@@ -280,9 +286,12 @@ class Broker:
         transactions = transaction_coordinator(
             config, metadata, partitions, appends, producer_ids, markers, clock
         )
+        admission = Admission(reactor)
+        authentication = Authentication(config, planned, self._mechanisms, admission, clock)
         self._node = Node(
             config=config, given=self._given, manager=self._manager, metadata=metadata,
-            partitions=partitions, reactor=reactor, admission=Admission(reactor),
+            partitions=partitions, reactor=reactor, admission=admission,
+            authentication=authentication,
             coordinator=groups, acknowledger=acknowledger, advertised=advertised,
             producer_ids=producer_ids, bulk=bulk, transactions=transactions, guards=guards,
             markers=markers, continuations=continuations, deletions=deletions,
@@ -301,6 +310,8 @@ class Broker:
             control_listener=names.index(control) if control in names else NO_CONTROL,
         )  # fmt: skip
         self._owned(reactor, Reactor.close)
+        for number in self._mechanisms:
+            reactor.authenticate(number)
         bound = {one.name: _listen(reactor, one, number) for number, one in enumerate(planned)}
         return reactor, places.plan(self._config, bound) if planned else ()
 

@@ -6,7 +6,9 @@ from typing import Any
 from kafkalog.errors import InvalidRequest, UnsupportedVersion
 from kafkalog.server import handlers
 from kafkalog.server.failures import answer_failure, handler_failed
+from kafkalog.server.guards import admit
 from kafkalog.server.handlers import api_versions
+from kafkalog.server.network.reactor import UNIDENTIFIED
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.wire import apis
@@ -30,6 +32,12 @@ class Dispatch:
 
     def __call__(self, request: Request) -> None:
         """Answer a request, or arrange for it to be answered."""
+        if request.peer.principal == UNIDENTIFIED:
+            self._node.authentication(request, self._serve)
+        else:
+            self._serve(request)
+
+    def _serve(self, request: Request) -> None:
         if not handlers.served(request.api, request.version, self._node.clustered):
             self._refuse(request)
         elif self._decoded(request):
@@ -40,9 +48,7 @@ class Dispatch:
 
     def _answer(self, request: Request) -> None:
         route = handlers.route(request.api)
-        denied = self._node.admission.denied(request.peer.principal, route.needs)
-        if denied is not None:
-            answer_failure(request, denied, f"{request.api.name}: the principal may not do this")
+        if self._node.admission.guards(request.peer) and not admit(self._node, request):
             return
         response: Any = route.handler(self._node, request)
         if response is not None:

@@ -1,7 +1,7 @@
 """A request on its way through Python: decoded, and answered once, by any thread."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog.server.failed_answers import UNEXPECTED, failed_answer
@@ -44,7 +44,10 @@ class Peer(NamedTuple):
 class Request:
     """One request from the network threads; it is answered exactly once."""
 
-    __slots__ = ("_id", "_reactor", "api", "body", "correlation_id", "peer", "size", "version")
+    __slots__ = (
+        "_adjust", "_id", "_reactor", "api", "body", "connection", "correlation_id", "cut", "peer",
+        "size", "subject", "version",
+    )  # fmt: skip
 
     def __init__(self, reactor: "Answers", raw: "RawRequest") -> None:
         """Its bytes are copied as they are decoded."""
@@ -53,12 +56,19 @@ class Request:
         self.api: Any = KNOWN.get(raw.api_key)
         """None for an unknown API key."""
         self.version: int = raw.api_version
+        self.connection: int = raw.connection
+        """Its connection's number, never reused."""
         self.correlation_id: int = raw.correlation_id
+        self.subject: bytes | None = raw.subject
+        """DER of the subject of the client's certificate; None: it showed none."""
         self.peer = Peer(raw.client_id, _host(raw.peer), raw.listener, raw.principal)
         self.body: Any = raw.body
         """The bytes after the header, later the decoded Struct."""
         self.size: int = raw.body_bytes
         """Approximate memory of the body, in bytes."""
+        self.cut = False
+        """True if the body lacks what the caller may not use; `answer` adds the refusals."""
+        self._adjust: Callable[[Answer], Answer] | None = None
 
     def decode(self) -> None:
         """Decode `body` into a Struct.
@@ -78,10 +88,16 @@ class Request:
             self.body.member_id = body.member_id
         return body
 
+    def adjust(self, change: Callable[[Answer], Answer], *, cut: bool) -> None:
+        """Pass the fields of the answer through `change` before they are sent."""
+        self._adjust, self.cut = change, cut
+
     def answer(self, response: Answer) -> None:
         """Send a response with the fields of the API's schema; if it cannot be encoded, as with a
         name that is too long together with what was added to it, an error instead."""
         try:
+            if self._adjust is not None:
+                response = self._adjust(response)
             data = self.api.encode_response(self.version, response)
         except Exception as problem:
             _logger.error("%r: its answer cannot be encoded", self, exc_info=problem)
@@ -105,6 +121,15 @@ class Request:
         """Close the connection, as Kafka does when no answer would be understood."""
         self._reactor.drop(self._id)
 
+    def identify(self, principal: int, expires_ms: int = -1) -> None:
+        """As Reactor.set_principal, for its connection: from the answer on."""
+        self._reactor.set_principal(self._id, principal, expires_ms)
+        self.peer = self.peer._replace(principal=principal)
+
+    def refuse(self, data: bytes, header_version: int, delay_ms: int) -> None:
+        """As answer_bytes, but after delay_ms; then its connection is closed."""
+        self._reactor.refuse(self._id, data, header_version, delay_ms)
+
     def unheard(self) -> None:
         """From now on, close the connection instead of sending the answer."""
         self._reactor = _Unheard(self._reactor)
@@ -125,6 +150,12 @@ class _Unheard:
 
     def again(self, request_id: int, *, heard: bool = False) -> None:
         self._reactor.again(request_id, heard=False)
+
+    def set_principal(self, request_id: int, principal: int, expires_ms: int = -1) -> None:
+        self._reactor.set_principal(request_id, principal, expires_ms)
+
+    def refuse(self, request_id: int, _body: bytes, _header_version: int, _delay_ms: int) -> None:
+        self._reactor.drop(request_id)
 
     def read(self, request_id: int) -> None:
         self._reactor.read(request_id)

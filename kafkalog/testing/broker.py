@@ -16,6 +16,7 @@ from kafkalog.server.broker import Broker, node_of
 from kafkalog.server.faults import HELPER, Fault
 from kafkalog.testing import power, records
 from kafkalog.testing.port import HOST, Port
+from kafkalog.testing.security import Security
 from kafkalog.types import Record, TopicPartition
 
 __all__ = ["SETTINGS", "TestBroker"]
@@ -55,15 +56,20 @@ class TestBroker:
         config: Mapping[str, object] | None = None,
         clock: SkippingClock | None = None,
         port: int = 0,
+        security: Security | None = None,
     ) -> None:
         """Serve the directory at `path`, created if missing.
 
-        `config`: settings by Kafka's names, which override SETTINGS; `port` 0: a free one.
+        `config`: settings by Kafka's names, which override SETTINGS; `port` 0: a free one;
+        `security`: how clients must connect; its files are at `path` + "-security".
 
         Raises: as Broker; OSError when the port is taken.
         """
         self.path = os.path.abspath(path)
-        self.config: dict[str, object] = {**SETTINGS, **(config or {})}
+        secured = security.settings(f"{self.path}-security") if security else {}
+        self.config: dict[str, object] = {**SETTINGS, **secured, **(config or {})}
+        self.security = security
+        """None: clients connect in plain text and may do everything."""
         self.clock = clock or SkippingClock()
         """The broker's, in all its lives (`turn_back`); `advance(ms)` lets time pass at once."""
         self._pid = os.getpid()
@@ -73,8 +79,10 @@ class TestBroker:
         self._broker: Broker | None = None
         try:
             self.start()
+            if security:
+                security.grant(self.broker.transport)
         except BaseException:
-            self._port.close()
+            self.close()
             raise
 
     # ---- its life ----------------------------------------------------------------------------
@@ -83,6 +91,20 @@ class TestBroker:
     def bootstrap_servers(self) -> str:
         """The address for Kafka clients: host:port, the same across restarts."""
         return f"{HOST}:{self._port.number}"
+
+    def client_config(self, library: str = "kafkalog", user: str | None = None) -> dict[str, Any]:
+        """The settings with which a client reaches it: the bootstrap servers under the name that
+        `library` has for them, and its security's; see Security.client_config.
+
+        Raises: ArgumentError.
+        """
+        security = self.security.client_config(library, user) if self.security else {}
+        name = (
+            "bootstrap_servers"
+            if "python" in library or library == "aiokafka"
+            else ("bootstrap.servers")
+        )
+        return {name: self.bootstrap_servers, **security}
 
     @property
     def broker(self) -> Broker:
@@ -108,7 +130,8 @@ class TestBroker:
         """Start again after `stop` or `kill`; does nothing if it runs."""
         self._here()
         if self._broker is None:
-            listeners = f"PLAINTEXT://{self.bootstrap_servers}"
+            protocol = self.security.protocol.upper() if self.security else "PLAINTEXT"
+            listeners = f"{protocol}://{self.bootstrap_servers}"
             self._broker = Broker(self.path, listeners, self.config, self.clock)
 
     def stop(self) -> None:
@@ -208,8 +231,9 @@ class TestBroker:
     def _cluster(self) -> Iterator[Cluster]:
         """A client that no fault affects, with a timeout in case the broker is paused."""
         options = Options(client_id=HELPER, request_timeout_ms=int(WAIT_S * 1000))
-        self._running()
-        with Cluster(self.bootstrap_servers, options, self.clock) as cluster:
+        broker = self._running()
+        where = broker.transport if self.security else self.bootstrap_servers
+        with Cluster(where, options, self.clock) as cluster:
             yield cluster
 
     def create_topic(

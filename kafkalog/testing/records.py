@@ -26,7 +26,7 @@ def send(
     """
     cluster.topic(topic, create=True)
     now_ms = cluster.clock.now_ms()
-    with Producer(cluster.servers, client_id=HELPER) as producer:
+    with Producer(cluster.transport, client_id=HELPER) as producer:
         futures = [
             producer.send(topic, value, key, partition=partition, timestamp_ms=now_ms)
             for key, value in _rows(what)

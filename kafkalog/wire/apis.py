@@ -6,6 +6,7 @@ The table itself is in wire/tables, one constant per API under Kafka's name in c
 from __future__ import annotations
 
 from kafkalog.wire.api import Api
+from kafkalog.wire.tables.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from kafkalog.wire.tables.cluster import (
     ALTER_PARTITION_REASSIGNMENTS,
     ALTER_REPLICA_LOG_DIRS,
@@ -56,22 +57,11 @@ from kafkalog.wire.tables.later.quorum import (
     UPDATE_RAFT_VOTER,
     VOTE,
 )
-from kafkalog.wire.tables.later.quotas import (
-    ALTER_CLIENT_QUOTAS,
-    DESCRIBE_CLIENT_QUOTAS,
-)
 from kafkalog.wire.tables.later.security import (
-    ALTER_USER_SCRAM_CREDENTIALS,
-    CREATE_ACLS,
     CREATE_DELEGATION_TOKEN,
-    DELETE_ACLS,
-    DESCRIBE_ACLS,
     DESCRIBE_DELEGATION_TOKEN,
-    DESCRIBE_USER_SCRAM_CREDENTIALS,
     EXPIRE_DELEGATION_TOKEN,
     RENEW_DELEGATION_TOKEN,
-    SASL_AUTHENTICATE,
-    SASL_HANDSHAKE,
 )
 from kafkalog.wire.tables.later.share import (
     ALTER_SHARE_GROUP_OFFSETS,
@@ -104,6 +94,8 @@ from kafkalog.wire.tables.partitions import (
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
 )
+from kafkalog.wire.tables.quotas import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
+from kafkalog.wire.tables.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kafkalog.wire.tables.topics import (
     ALTER_CONFIGS,
     CREATE_PARTITIONS,
@@ -122,6 +114,10 @@ from kafkalog.wire.tables.transactions import (
     LIST_TRANSACTIONS,
     TXN_OFFSET_COMMIT,
     WRITE_TXN_MARKERS,
+)
+from kafkalog.wire.tables.users import (
+    ALTER_USER_SCRAM_CREDENTIALS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
 )
 
 __all__ = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import socket
 from collections.abc import Mapping
 from difflib import get_close_matches
 
@@ -10,8 +12,10 @@ from .option_table import CLIENT, NO_MEANING
 
 SERVERS = "kafka.bootstrap.servers"
 ISOLATION = "kafka.isolation.level"
-PROTOCOL = "kafka.security.protocol"
-_SAFE = ("kafka.sasl.", "kafka.ssl.", "kafka.security.")
+FILE = "clientConfigFile"
+"""The option that names a client's properties file, and its name among the settings."""
+FILE_SETTING = "kafkalog.client.config.file"
+_log = logging.getLogger("pyspark_kafkalog")
 
 
 def is_ignored(name: str, over_the_wire: bool) -> bool:
@@ -30,46 +34,55 @@ def client_settings(servers: str, given: Mapping[str, str]) -> tuple[tuple[str, 
     from kafkalog.client.link.transport import parse_servers
     from kafkalog.config.consumer import ConsumerConfig
 
-    settings = {}
+    settings = file_setting(given)
     for name, text in given.items():
         if not name.startswith("kafka.") or name in (SERVERS, ISOLATION):
             continue
         setting = name.removeprefix("kafka.")
-        if protects_nothing(name, text):
-            continue
-        if setting in CLIENT:
+        if setting in CLIENT or setting in security_names():
             settings[setting] = text.strip()
         elif setting not in NO_MEANING:
             raise BadOption(f"option {name!r}: no such setting of a consumer; {_near(setting)}")
     try:
-        parse_servers(servers)
-    except KafkalogError as error:
-        raise BadOption(f"option {SERVERS!r}: {error}") from None
-    try:
-        ConsumerConfig(settings)
+        config = ConsumerConfig(resolved(settings))
     except KafkalogError as error:
         raise BadOption(f"option 'kafka.*': {error}") from None
+    try:
+        parse_servers(servers, config.security_protocol)
+    except KafkalogError as error:
+        raise BadOption(f"option {SERVERS!r}: {error}") from None
     return tuple(sorted(settings.items()))
 
 
-def protects_nothing(name: str, text: str) -> bool:
-    """True if an option asks for the only kind of connection there is.
+def security_names() -> set[str]:
+    """The settings of TLS and logins, by Kafka's names."""
+    from kafkalog.config.login import LoginSettings
+    from kafkalog.config.ssl import SslSettings
 
-    Raises: BadOption for one that asks for encryption or a password.
+    return {"security.protocol", *SslSettings.table, *LoginSettings.table}
+
+
+def file_setting(given: Mapping[str, str]) -> dict[str, str]:
+    """The option for a properties file, as a setting."""
+    path = given.get(FILE.lower(), "").strip()
+    return {FILE_SETTING: path} if path else {}
+
+
+def resolved(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings for a client of this machine, with those of the file that they name.
+
+    Raises: BadOption.
     """
-    if name == PROTOCOL and text.strip().upper() == "PLAINTEXT":
-        return True
-    if name.startswith(_SAFE):
-        raise BadOption(
-            f"option {name!r}: found {_hidden(name, text)}, but connections to brokers are without "
-            "encryption and passwords only (kafka.security.protocol=PLAINTEXT)"
-        )
-    return False
+    from kafkalog.config.client_file import read_client_file
+    from kafkalog.errors import InvalidSetting
 
-
-def _hidden(name: str, text: str) -> str:
-    """A value for a message; not one that may be a secret."""
-    return repr(text) if name == PROTOCOL else "one"
+    own = dict(settings)
+    if (path := own.pop(FILE_SETTING, None)) is None:
+        return own
+    try:
+        return read_client_file(path, f"option {FILE!r}", _log.warning) | own
+    except InvalidSetting as error:
+        raise BadOption(f"{error} (on {socket.gethostname()})") from None
 
 
 def _near(setting: str) -> str:

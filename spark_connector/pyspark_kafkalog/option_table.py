@@ -19,6 +19,10 @@ class Option(NamedTuple):
 
 
 _ONE_OF_THREE = "one of the three"
+CLIENT_CONFIG_FILE = (
+    "Brokers: a client's properties file, with `security.protocol`, `sasl.jaas.config` and such, "
+    "on every machine. Only its path is in plans, tasks and logs; `kafka.*` override it."
+)
 
 OURS: Mapping[str, Option] = {
     "path": Option("this or the next", "A data directory of kafkalog or Kafka, a plain folder of "
@@ -79,6 +83,7 @@ OURS: Mapping[str, Option] = {
                                                 "`kafka.isolation.level` is understood, too."),
     "includeHeaders": Option("false", "Add the column `headers`."),
     "columns": Option("", "Only these columns: `value,offset`. Other columns are not decoded."),
+    "clientConfigFile": Option("", CLIENT_CONFIG_FILE),
     "fetchOffset.numRetries": Option("3", "Brokers: how many times "
                                           "`kafka.default.api.timeout.ms` (60 s) to wait for "
                                           "topics and offsets from brokers that do not answer."),
@@ -87,7 +92,7 @@ OURS: Mapping[str, Option] = {
 }  # fmt: skip
 """Every option that a read obeys."""
 
-OF_BROKERS = ("fetchOffset.numRetries", "kafkaConsumer.pollTimeoutMs")
+OF_BROKERS = ("clientConfigFile", "fetchOffset.numRetries", "kafkaConsumer.pollTimeoutMs")
 """Options without a meaning when a path is read."""
 
 IGNORED = ("groupIdPrefix", "fetchOffset.retryIntervalMs")

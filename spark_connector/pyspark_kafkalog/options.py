@@ -93,8 +93,8 @@ class ReadOptions:
     ignored: tuple[str, ...] = ()
     servers: str | None = None
     """`host:port,...`"""
-    client: tuple[tuple[str, str], ...] = ()
-    """Settings for the brokers' client, by the names of Kafka's consumer."""
+    client: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Settings for the brokers' client, by the names of Kafka's consumer; they may be secret."""
     retries: Retries = Retries()
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 from tests.house import tree
@@ -20,10 +21,15 @@ def name_of(path: Path) -> str:
 MODULES = {name_of(path): path for path in tree.with_suffix(".py") if PACKAGE in path.parents}
 
 
-def imports_of(path: Path) -> Iterator[tuple[int, str]]:
+@cache
+def imports_of(path: Path) -> tuple[tuple[int, str], ...]:
     """Line and name of each module of kafkalog that a file imports, wherever the import is: at
     the top, in a function, or for types only."""
-    for node in ast.walk(tree.parse(path)):
+    return tuple(_imports_of(path))
+
+
+def _imports_of(path: Path) -> Iterator[tuple[int, str]]:
+    for node in tree.nodes(path):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names if alias.name in MODULES)
         elif isinstance(node, ast.ImportFrom):

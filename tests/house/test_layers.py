@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeGuard
 
 from tests.house import tree
 from tests.house.imports import imports_of
@@ -31,9 +32,13 @@ def typing_only(tree_: ast.Module) -> set[ast.AST]:
     """The nodes under `if TYPE_CHECKING`, which never run."""
     found: set[ast.AST] = set()
     for node in ast.walk(tree_):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        if _for_types(node):
             found.update(inner for statement in node.body for inner in ast.walk(statement))
     return found
+
+
+def _for_types(node: ast.AST) -> TypeGuard[ast.If]:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
 
 
 def test_every_part_has_a_layer() -> None:
@@ -87,18 +92,17 @@ def test_one_file_chooses_where_metadata_come_from() -> None:
 
 def imported_with(path: Path) -> Iterator[tuple[int, str]]:
     """Line and name of each module that is imported on import, not later by a function."""
-    parsed = tree.parse(path)
-    later = typing_only(parsed)
-    for node in ast.walk(parsed):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            later.update(ast.walk(node))
-    for node in ast.walk(parsed):
-        if node in later:
-            continue
+    left: list[ast.AST] = [tree.parse(path)]
+    while left:
+        node = left.pop()
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield node.lineno, node.module or ""
+        elif _for_types(node):
+            left += node.orelse
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.expr):
+            left += ast.iter_child_nodes(node)
 
 
 def test_heavy_packages_are_imported_when_first_used() -> None:

@@ -35,7 +35,7 @@ def functions(path: Path) -> Iterator[tuple[str, int, int]]:
     if path.suffix != ".py":
         yield from tree.c_functions(path.read_text(encoding="utf-8"))
         return
-    for node in ast.walk(tree.parse(path)):
+    for node in tree.nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name, node.lineno, node.end_lineno or node.lineno
 

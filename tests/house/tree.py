@@ -57,6 +57,12 @@ def parse(path: Path) -> ast.Module:
         gc.enable()
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All nodes of a Python file: walking a tree takes longer than parsing it."""
+    return tuple(ast.walk(parse(path)))
+
+
 def c_functions(text: str) -> Iterator[tuple[str, int, int]]:
     """Name, first and last line of each function; the layout is clang-format's, so that a
     body begins with a line that ends in `{` and ends with `}` in the first column."""

@@ -1,6 +1,9 @@
 """The options of a read, without Spark: which are understood, and which are refused and how."""
 
+import pickle
+
 import pytest
+from pyspark_kafkalog.client_options import resolved
 from pyspark_kafkalog.columns import NAMES
 from pyspark_kafkalog.errors import BadOption
 from pyspark_kafkalog.option_table import (
@@ -349,8 +352,27 @@ def test_settings_of_the_client_are_passed_on():
     options = wire(kafka__client__id="me", kafka__fetch__max__bytes=" 1000 ", includeHeaders="true")
     assert (options.path, options.servers) == (None, "one:9092, two")
     assert options.client == (("client.id", "me"), ("fetch.max.bytes", "1000"))
-    assert wire(kafka__security__protocol="plaintext").client == ()
+    assert wire(kafka__security__protocol="plaintext").client == (
+        ("security.protocol", "plaintext"),
+    )
     assert {*CLIENT} <= {*ConsumerConfig.table}
+
+
+def test_settings_of_a_file_stay_in_it(tmp_path):
+    """Neither what is pickled for tasks nor a repr has them; with options, only the latter."""
+    given = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": "x required username=u password=hunter2;",
+    }
+    file = tmp_path / "client.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
+    options = wire(clientConfigFile=str(file))
+    assert resolved(dict(options.client)) == given
+    assert b"hunter2" not in pickle.dumps(options)
+    by_options = wire(**{f"kafka.{name}": value for name, value in given.items()})
+    assert dict(by_options.client) == given
+    assert "hunter2" not in repr(options) + repr(by_options)
 
 
 def test_settings_that_change_nothing_are_ignored_by_name():
@@ -366,14 +388,9 @@ def test_settings_that_change_nothing_are_ignored_by_name():
         ({"kafka.fetch.max.byte": "1"}, "no such setting of a consumer; did you mean kafka.fetch."),
         ({"kafka.zzzzzz": "1"}, "known: check.crcs, client.id"),
         ({"kafka.fetch.max.bytes": "much"}, "fetch.max.bytes: found 'much', wanted an int"),
-        (
-            {"kafka.security.protocol": "SASL_SSL"},
-            "found 'SASL_SSL', but connections to brokers are without",
-        ),
-        (
-            {"kafka.sasl.jaas.config": "hunter2"},
-            "found one, but connections to brokers are without",
-        ),
+        ({"kafka.security.protocol": "TLS"}, "security.protocol: found 'TLS', wanted one of"),
+        ({"kafka.ssl.provider": "hunter2"}, "'kafka.ssl.provider': no such setting"),
+        ({"clientConfigFile": "/hunter"}, "'clientConfigFile': /hunter: No such file"),
         ({"kafka.auto.offset.reset": "none"}, "use startingOffsets"),
         ({"kafka.bootstrap.servers": "a b"}, "'kafka.bootstrap.servers': server 'a b': wanted"),
         ({"kafka.bootstrap.servers": " "}, "where to read: found neither"),

@@ -533,7 +533,7 @@ def test_users_of_one_machine_stage_apart() -> None:
         ({"path": "/d", "kafka.acks": "1"}, "'kafka.acks' is not supported"),
         ({"path": "/d", "kafka.lingr.ms": "1"}, r"'kafka\.\*': .*lingr\.ms.*linger\.ms"),
         ({"path": "/d", "kafka.compression.type": "bzip9"}, r"'kafka\.\*': .*bzip9"),
-        ({"path": "/d", "kafka.security.protocol": "SSL"}, "found 'SSL', but connections"),
+        ({"path": "/d", "kafka.security.protocol": "TLS"}, "found 'TLS', wanted one of PLAINTEXT"),
         ({"path": "/d", "kafka.partitioner.class": "my.Own"}, "'my.Own', wanted one of org.apache"),
         ({"path": "/d", "kafka.partitioner.ignore.keys": "true"}, "leave out the column key"),
     ],

@@ -52,6 +52,8 @@ async def administrate() -> None:
         await admin.unregister_broker(7)
         await admin.describe_features()
         await admin.update_features({"transaction.version": 2})
+        await admin.alter_user_scram_credentials([("alice", "SCRAM-SHA-256", "secret")])
+        await admin.describe_user_scram_credentials(["alice"])
         await admin.describe_log_dirs()
         await admin.move_replicas({})
         await admin.elect_leaders([TP])

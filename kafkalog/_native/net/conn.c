@@ -176,11 +176,27 @@ static void start(kl_conn *conn) {
     if (!fine) kl_conn_close(conn);
 }
 
+void kl_conn_mute(kl_conn *conn, int32_t ms) {
+    int64_t until_ms = kl_clock_now(&conn->net->clock) + ms;
+    kl_timers *muted = &conn->thread->muted;
+    if (conn->mute.place && conn->mute.due_ms >= until_ms) return;
+    kl_timers_remove(muted, &conn->mute);
+    (void)kl_timers_add(muted, &conn->mute, until_ms); /* without memory it is not muted */
+}
+
+/* True if its next request must wait; see kl_conn.mute. */
+static bool is_muted(const kl_conn *conn) {
+    if (KL_LIKELY(conn->mute.place == 0)) return false;
+    return conn->whole ? conn->whole->frame->held == 0
+                       : conn->frame_bytes <= KL_CHUNK_SMALL_BYTES;
+}
+
 /* True if another request may run: none is in progress, or only ones that wait for the disk, and
  * then only one that may overtake them. */
 static bool may_go_on(const kl_conn *conn) {
     if (atomic_load(&conn->thread->stop) || conn->ends) return false;
     if (atomic_load(&conn->thread->leaving) && conn->whole == NULL) return false;
+    if (is_muted(conn)) return false;
     if (conn->first == NULL) return true;
     if (conn->first->state == KL_ANSWERED) return false; /* it reads no answers */
     if (conn->last->state != KL_WAITS_ON && conn->last->state != KL_ANSWERED) return false;
@@ -325,6 +341,8 @@ static void settle(kl_conn *conn) {
 static void arrive(kl_conn *conn) {
     if (!conn->passed) return;
     conn->passed = false;
+    int64_t muted_ms = conn->mute.due_ms - kl_clock_now(&conn->net->clock);
+    if (muted_ms > 0) kl_conn_mute(conn, (int32_t)KL_MIN(muted_ms, (int64_t)INT32_MAX));
     if (conn->in == NULL) return;
     kl_pool_adopt(&conn->thread->pool, conn->in);
     conn->thread->half_bytes += conn->in->held;
@@ -371,13 +389,14 @@ void kl_conn_pump(kl_conn *conn) {
     if (kl_conn_is_open(conn)) settle(conn);
 }
 
-/* Remove it from its thread's rings. */
+/* Remove it from its thread's rings and timers. */
 static void unlink_conn(kl_conn *conn) {
     kl_link *const links[] = {&conn->idle, &conn->partial, &conn->ready, &conn->dirty,
                               &conn->starved};
     for (size_t i = 0; i < sizeof links / sizeof links[0]; i++) kl_link_remove(links[i]);
-    kl_shake_leave(conn);
     kl_authentication_unlink(conn);
+    kl_timers_remove(&conn->thread->muted, &conn->mute);
+    kl_shake_leave(conn);
 }
 
 /* Answer requests that wait for data with what there is. */
@@ -397,7 +416,7 @@ void kl_conn_events(kl_conn *conn, uint32_t events) {
     /* The peer cannot receive answers.  (A peer that left without an error may have sent something
      * before, as a producer with acks=0: read that to its end.) */
     if (events & EPOLLERR) conn->broken = true;
-    if (conn->broken && conn->first) {
+    if (conn->broken && (conn->first || conn->mute.place)) {
         kl_conn_close(conn);
         return;
     }
@@ -474,6 +493,8 @@ void kl_conn_close(kl_conn *conn) {
     kl_pool_give(&thread->pool, conn->in);
     kl_pool_give(&thread->pool, conn->ahead);
     conn->in = conn->ahead = NULL;
+    kl_release(conn->subject);
+    conn->subject = NULL;
     kl_peers_leave(&conn->net->peers, conn->from);
     kl_link_last(&thread->dead, &conn->dirty);
 }

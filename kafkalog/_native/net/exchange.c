@@ -59,6 +59,7 @@ kl_exchange *kl_exchange_new(kl_conn *conn, kl_chunk *frame, const kl_header *he
     exchange->authenticated.known = false;
     exchange->request = (kl_request){.context = conn->net->context,
                                      .conn = conn,
+                                     .client = &conn->client,
                                      .thread = conn->thread->index,
                                      .listener = conn->listener,
                                      .principal = conn->principal,
@@ -141,7 +142,8 @@ static void unpark(kl_exchange *exchange) {
 static bool go_up(kl_exchange *exchange) {
     kl_thread *thread = exchange->owner;
     /* The header is parsed already; a request without its frame cannot go to Python. */
-    if (exchange->request.no_up || exchange->frame == NULL) return false;
+    bool may = !exchange->request.no_up || exchange->request.why == KL_UP_QUOTA;
+    if (!may || exchange->frame == NULL) return false;
     if (exchange->kind == NULL) exchange->request.why = KL_UP_API;
     kl_response_clear(exchange);
     exchange->state = KL_IN_PYTHON;
@@ -164,6 +166,8 @@ bool kl_exchange_run(kl_exchange *exchange) {
     case KL_DONE:
     case KL_SILENT:
         exchange->state = KL_ANSWERED;
+        if (KL_UNLIKELY(request->throttle_ms > 0))
+            kl_conn_mute(request->conn, request->throttle_ms);
         if (!request->no_up) kl_count_add(&exchange->owner->fast, 1);
         else if (exchange->outcome == KL_AGAIN_UNHEARD) return false;
         if (verdict == KL_SILENT) {
@@ -208,8 +212,18 @@ bool kl_exchange_answered(kl_exchange *exchange) {
         exchange->request.principal = exchange->request.conn->principal;
     }
     switch (exchange->outcome) {
-    case KL_ANSWER: exchange->state = KL_ANSWERED; return true;
+    case KL_ANSWER:
+        exchange->state = KL_ANSWERED;
+        if (KL_UNLIKELY(exchange->request.throttle_ms > 0))
+            kl_conn_mute(exchange->request.conn, exchange->request.throttle_ms);
+        return true;
     case KL_REFUSE: return delay(exchange);
+    case KL_RESOLVED:
+        if (exchange->request.principal < 0) break; /* C answers identified clients only */
+        exchange->client.key = exchange->request.client->key; /* set by the run */
+        *exchange->request.client = exchange->client;
+        exchange->request.why = KL_UP_FAST_PATH;
+        return exchange->frame != NULL && kl_exchange_run(exchange);
     case KL_AGAIN:
     case KL_AGAIN_UNHEARD:
         if (exchange->request.principal < 0) break; /* C answers identified clients only */

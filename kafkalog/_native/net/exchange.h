@@ -27,6 +27,7 @@ typedef enum {
     KL_AGAIN,
     KL_AGAIN_UNHEARD, /* and close its connection instead of answering */
     KL_REFUSE,        /* answer later, and then close its connection */
+    KL_RESOLVED,      /* its client is known now: run it as if it had just arrived */
     KL_CLOSE
 } kl_outcome; /* Python's answer */
 
@@ -57,6 +58,7 @@ struct kl_exchange {
     kl_outcome outcome;
     kl_authentication authenticated; /* set by Python before the answer */
     int64_t delay_ms;                /* of KL_REFUSE */
+    kl_client client;                /* with KL_RESOLVED */
     kl_letter wake;
     _Atomic(bool) wake_posted;
     _Atomic(bool) read; /* Python no longer needs the frame, and has posted a wake */

@@ -46,6 +46,7 @@ struct kl_thread {
     size_t free_count;
     size_t free_least; /* minimum since the last trim */
     kl_timers timers;
+    kl_timers muted; /* connections */
     kl_link idle;
     kl_link partial;
     kl_link ready;

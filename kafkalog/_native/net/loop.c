@@ -19,10 +19,9 @@ kl_status kl_thread_init(kl_thread *thread, kl_net *net, int32_t index) {
     thread->index = index;
     pthread_mutex_init(&thread->lock, NULL);
     kl_link *const rings[] = {
-        &thread->conns,        &thread->idle,       &thread->partial,
-        &thread->ready,        &thread->dirty,      &thread->stalled,
-        &thread->starved,      &thread->dead,       &thread->shaking,
-        &thread->unidentified, &thread->half_opens, &thread->shakes_failed};
+        &thread->conns, &thread->idle,    &thread->partial,    &thread->ready,
+        &thread->dirty, &thread->stalled, &thread->starved,    &thread->unidentified,
+        &thread->dead,  &thread->shaking, &thread->half_opens, &thread->shakes_failed};
     for (size_t i = 0; i < sizeof rings / sizeof rings[0]; i++) kl_ring_init(rings[i]);
     thread->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     kl_status status = kl_post_init(&thread->post);
@@ -39,7 +38,6 @@ static void free_dead(kl_thread *thread) {
     for (kl_link *link; (link = kl_ring_first(&thread->dead)) != NULL;) {
         kl_conn *conn = KL_HOLDER(link, kl_conn, dirty);
         kl_link_remove(link);
-        kl_release(conn->subject);
         kl_release(conn);
     }
 }
@@ -94,6 +92,7 @@ void kl_thread_free(kl_thread *thread) {
     free_exchanges(thread, thread->free_count);
     kl_pool_free(&thread->pool);
     kl_timers_free(&thread->timers);
+    kl_timers_free(&thread->muted);
     if (thread->epoll_fd >= 0) close(thread->epoll_fd);
     kl_post_free(&thread->post);
     pthread_mutex_destroy(&thread->lock);
@@ -202,6 +201,15 @@ static void run_parked(kl_thread *thread) {
     }
 }
 
+static void unmute(kl_thread *thread) {
+    kl_timer *first;
+    while ((first = kl_timers_first(&thread->muted)) && first->due_ms <= thread->now_ms) {
+        kl_conn *conn = KL_HOLDER(first, kl_conn, mute);
+        kl_timers_remove(&thread->muted, first);
+        kl_link_last(&thread->dirty, &conn->dirty);
+    }
+}
+
 static void close_idle(kl_thread *thread) {
     int64_t idle_ms_max = thread->net->config->idle_ms_max;
     for (kl_link *link; (link = kl_ring_first(&thread->idle)) != NULL;) {
@@ -239,18 +247,21 @@ static void trim(kl_thread *thread) {
 
 static void run_timers(kl_thread *thread) {
     run_parked(thread);
+    unmute(thread);
     close_idle(thread);
     close_half_frames(thread);
-    kl_shake_expire(thread);
     kl_authentication_close_late(thread);
+    kl_shake_expire(thread);
     trim(thread);
 }
 
 static int64_t next_timer(const kl_thread *thread) {
     const kl_server_config *config = thread->net->config;
     const kl_timer *parked = kl_timers_first(&thread->timers);
-    int64_t next = KL_MIN(parked ? parked->due_ms : INT64_MAX, kl_shake_next(thread));
-    next = KL_MIN(next, kl_authentication_next(thread));
+    int64_t next = KL_MIN(kl_shake_next(thread), kl_authentication_next(thread));
+    if (parked) next = KL_MIN(next, parked->due_ms);
+    const kl_timer *muted = kl_timers_first(&thread->muted);
+    if (muted) next = KL_MIN(next, muted->due_ms);
     const kl_link *idle = kl_ring_first(&thread->idle);
     if (idle)
         next = KL_MIN(next, after(KL_HOLDER(idle, const kl_conn, idle)->active_ms,

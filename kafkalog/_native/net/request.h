@@ -20,9 +20,17 @@ typedef enum {
     KL_DROP            /* close the connection */
 } kl_verdict;
 
+/* What the operations know about a connection's client between its requests; zeroed at first. */
+typedef struct {
+    uint64_t key; /* of principal and client id */
+    uint32_t version;
+    uint64_t buckets[KL_QUOTAS];
+} kl_client;
+
 struct kl_request {
     void *context; /* of the operations: kl_net.context */
     kl_conn *conn;
+    kl_client *client; /* of its connection */
     int32_t thread;    /* index of its network thread, for memory kept per thread */
     int32_t listener;  /* as given to kl_server_listen */
     int32_t principal; /* of its connection */
@@ -44,6 +52,8 @@ struct kl_request {
     /* Set by a run that parks for data: a later request of the client ends the wait. */
     bool yields;
     int32_t why; /* with KL_UP: the reason; KL_UP_FAST_PATH by default */
+    /* Set by a run that ends, or by Python: how long its connection is muted. */
+    int32_t throttle_ms;
 
     /* State of a parked request, set by a run before it returns KL_PARKED or KL_PARKED_READ_ON.  In
      * the first run all are zero, and deadline_ms INT64_MAX.  A run with another result must first

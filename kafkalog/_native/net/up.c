@@ -1,8 +1,6 @@
 /* up.c: the queue of requests to Python, and their answers. */
 #include "up.h"
 
-#include <stdio.h>
-
 #include "conn.h"
 #include "lane.h"
 #include "response.h"
@@ -171,11 +169,10 @@ static void describe(const kl_exchange *exchange, uint64_t id, kl_request_info *
         .body_bytes = request->bytes - request->body_pos,
     };
     memcpy(out->peer, request->conn->peer, sizeof out->peer);
-    if (request->principal < 0 && request->conn->subject) {
-        KL_ASSERT(request->conn->subject_bytes <= sizeof out->subject);
-        out->subject_bytes = (int32_t)request->conn->subject_bytes;
+    out->subject_bytes = (int32_t)request->conn->subject_bytes;
+    KL_ASSERT(request->conn->subject_bytes <= sizeof out->subject);
+    if (request->conn->subject)
         memcpy(out->subject, request->conn->subject, request->conn->subject_bytes);
-    }
 }
 
 kl_status kl_up_take(kl_up *up, int32_t timeout_ms, kl_request_info *out) {
@@ -285,6 +282,23 @@ kl_status kl_up_again(kl_up *up, uint64_t id, bool heard) {
     kl_status status = take_back(up, id, &exchange);
     if (!status) post(exchange, heard ? KL_AGAIN : KL_AGAIN_UNHEARD);
     return status;
+}
+
+kl_status kl_up_resolved(kl_up *up, uint64_t id, const kl_client *client) {
+    kl_exchange *exchange;
+    kl_status status = take_back(up, id, &exchange);
+    if (status) return status;
+    exchange->client = *client;
+    post(exchange, KL_RESOLVED);
+    return KL_OK;
+}
+
+kl_status kl_up_throttle(kl_up *up, uint64_t id, int32_t ms) {
+    kl_lock(&up->lock);
+    bool found = is_taken(up, id);
+    if (found) up->slots[(uint32_t)id - 1].exchange->request.throttle_ms = ms;
+    kl_unlock(&up->lock);
+    return found ? KL_OK : no_request(id);
 }
 
 kl_status kl_up_read(kl_up *up, uint64_t id) {

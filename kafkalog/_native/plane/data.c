@@ -32,6 +32,9 @@ kl_status kl_data_new(const kl_server_config *config, kl_clock *clock, int32_t t
     if (!status) status = kl_topics_new(&data->topics);
     if (!status) status = kl_admission_new(&data->admission);
     if (!status)
+        status = kl_buckets_new(config->client_quota_windows,
+                                config->client_quota_window_ms, &data->buckets);
+    if (!status)
         status = kl_quota_new(config->quota_windows, config->quota_window_ms, &data->quota);
     if (!status) status = kl_sessions_new(config->fetch_sessions_max, &data->sessions);
     if (status) {
@@ -46,6 +49,7 @@ void kl_data_free(kl_data *data) {
     kl_sessions_free(data->sessions);
     kl_topics_free(data->topics);
     kl_admission_free(data->admission);
+    kl_buckets_free(data->buckets);
     kl_release(data->lanes);
     kl_cold_free(&data->cold);
     kl_caught_ups_free(&data->caught_ups);

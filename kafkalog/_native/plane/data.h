@@ -4,6 +4,7 @@
 #define KL_DATA_H
 
 #include "admit.h"
+#include "buckets.h"
 #include "caught_up.h"
 #include "codes.h"
 #include "cold.h"
@@ -46,6 +47,7 @@ struct kl_data {
     int64_t pinned_max;
     kl_topics *topics;
     kl_admission *admission;
+    kl_buckets *buckets;
     kl_sessions *sessions;
     kl_lane *lanes; /* by kl_request.thread */
     int32_t lane_count;

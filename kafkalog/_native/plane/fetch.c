@@ -38,7 +38,8 @@ static kl_fetch *take(kl_request *request) {
     fetch->forgotten_topics = 0;
     fetch->code = CODE_NONE;
     fetch->bytes = fetch->denied = 0;
-    fetch->incremental = fetch->throttled = false;
+    fetch->incremental = fetch->throttled = fetch->withheld = false;
+    fetch->charge = (kl_charge){0};
     fetch->loaded = false;
     return fetch;
 }
@@ -253,8 +254,9 @@ static kl_verdict finish(kl_request *request, kl_fetch *fetch) {
     KL_ASSERT(fetch->load == NULL); /* no other thread uses it */
     kl_fetch_count(request, fetch);
     bool put = kl_fetch_answer(request, fetch);
-    bool keep = put && fetch->code == CODE_NONE && fetch->set->count > 0;
-    if (fetch->session && keep) {
+    bool keep =
+        put && fetch->code == CODE_NONE && fetch->set->count > 0 && kl_fetch_goes_on(fetch);
+    if (fetch->session && keep && !fetch->withheld) { /* otherwise all stay due */
         kl_fetch_set_rotate(fetch->set);
         kl_fetch_set_watch(fetch->set, fetch->to, false);
     }
@@ -293,6 +295,16 @@ static kl_verdict run_first(kl_request *request, kl_fetch *fetch) {
         put_back(request, fetch, false);
         return KL_DROP;
     }
+    if (fetch->replica_id < 0) {
+        const kl_buckets *buckets = kl_data_of(request)->buckets;
+        if (!kl_charge_find(buckets, request, &fetch->charge)) {
+            put_back(request, fetch, true);
+            return KL_UP;
+        }
+        /* More than that could never be sent without a wait. */
+        int64_t most = kl_buckets_most(buckets, fetch->charge.buckets[KL_QUOTA_FETCH]);
+        fetch->max_bytes = (int32_t)KL_MIN((int64_t)fetch->max_bytes, most);
+    }
     find_session(request, fetch);
     if (fetch->code) return finish(request, fetch);
     if (!look_up(request, fetch, &fetch->asked) && !request->no_up) {
@@ -315,10 +327,11 @@ static kl_verdict run_first(kl_request *request, kl_fetch *fetch) {
     return read_or_park(request, fetch);
 }
 
-kl_verdict kl_fetch_run(kl_request *request) {
+static kl_verdict run(kl_request *request) {
     kl_fetch *fetch = request->parked;
     request->yields = false;
     if (fetch) {
+        kl_charge_begin(&fetch->charge);
         kl_watch_stop(&fetch->set->watch);
         leave_load(fetch);
         return read_or_park(request, fetch);
@@ -327,4 +340,10 @@ kl_verdict kl_fetch_run(kl_request *request) {
         return KL_DROP;
     fetch = take(request);
     return fetch ? run_first(request, fetch) : KL_DROP;
+}
+
+kl_verdict kl_fetch_run(kl_request *request) {
+    kl_verdict verdict = run(request);
+    if (request->parked) kl_charge_pause(&((kl_fetch *)request->parked)->charge);
+    return verdict;
 }

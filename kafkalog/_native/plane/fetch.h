@@ -42,7 +42,8 @@ struct kl_fetch {
     int64_t bytes;       /* records in the answer */
     int64_t denied;      /* denied partitions */
     int32_t throttle_ms; /* sent to the client */
-    int32_t session_id;  /* as in the request */
+    kl_charge charge;
+    int32_t session_id; /* as in the request */
     int32_t session_epoch;
     int32_t max_wait_ms;
     int32_t min_bytes;
@@ -54,8 +55,14 @@ struct kl_fetch {
     int32_t to;       /* KL_LOG_END: a follower; KL_COMMITTED, KL_UNCOMMITTED: a consumer */
     int16_t code;     /* of the whole request: no partition is answered */
     bool incremental; /* answer only changes */
+    bool withheld;    /* a quota is exceeded: the answer is empty */
     bool throttled;   /* some records of a follower count against the quota */
 };
+
+/* True if the client keeps its session: no session begins with a withheld answer. */
+static inline bool kl_fetch_goes_on(const kl_fetch *fetch) {
+    return fetch->incremental || !fetch->withheld;
+}
 
 /* As kl_kind. */
 kl_verdict kl_fetch_run(kl_request *request);
@@ -71,8 +78,8 @@ void kl_fetch_forget(kl_fetch *fetch);
  * taken, or something else must be answered at once. */
 bool kl_fetch_read(kl_request *request, kl_fetch *fetch, int64_t *bytes);
 void kl_fetch_drop_slices(kl_fetch *fetch);
-/* Count the answer against its quotas. */
-void kl_fetch_count(const kl_request *request, kl_fetch *fetch);
+/* Count the answer against its quotas, and withhold it if a quota of clients is exceeded. */
+void kl_fetch_count(kl_request *request, kl_fetch *fetch);
 
 /* fetch_answer.c.  Write the response; takes the slices.  False: no memory. */
 bool kl_fetch_answer(kl_request *request, kl_fetch *fetch);

@@ -145,7 +145,7 @@ static bool put_group(out *out, kl_fetch *fetch, kl_fetch_item *item,
 /* ---- the whole --------------------------------------------------------------------------- */
 
 static bool put_head(out *out, const kl_fetch *fetch, uint32_t topics) {
-    bool session = fetch->session && fetch->code == CODE_NONE;
+    bool session = fetch->session && fetch->code == CODE_NONE && kl_fetch_goes_on(fetch);
     if (!begin(out, FIXED_BYTES_MAX)) return false;
     out->p = kl_out_i32(out->p, fetch->throttle_ms);
     if (out->version >= KL_FETCH_SESSIONS) {
@@ -161,7 +161,8 @@ bool kl_fetch_answer(kl_request *request, kl_fetch *fetch) {
     int16_t version = request->api_version;
     out out = {
         .request = request, .version = version, .flexible = version >= KL_FETCH_FLEXIBLE};
-    kl_fetch_item *first = fetch->code ? NULL : kl_fetch_set_first(fetch->set), *next;
+    bool empty = fetch->code || fetch->withheld;
+    kl_fetch_item *first = empty ? NULL : kl_fetch_set_first(fetch->set), *next;
     uint32_t topics = 0;
     for (kl_fetch_item *item = first; item; item = kl_fetch_set_behind(fetch->set, item))
         item->answered = is_news(fetch, item);

@@ -212,10 +212,22 @@ static void count_throttled(const kl_request *request, const kl_fetch *fetch) {
     if (bytes > 0) kl_quota_count(fetch->data->quota, bytes, kl_now_of(request));
 }
 
-void kl_fetch_count(const kl_request *request, kl_fetch *fetch) {
+/* As Kafka: the answer is empty, and its bytes do not count. */
+static void charge(kl_request *request, kl_fetch *fetch) {
+    request->throttle_ms =
+        kl_charge_end(fetch->data->buckets, &fetch->charge, KL_QUOTA_FETCH, fetch->bytes,
+                      true, true, kl_now_of(request));
+    if (request->throttle_ms == 0) return;
+    fetch->withheld = true;
+    fetch->bytes = 0;
+}
+
+void kl_fetch_count(kl_request *request, kl_fetch *fetch) {
+    if (KL_UNLIKELY(kl_charge_any(&fetch->charge))) charge(request, fetch);
     if (KL_UNLIKELY(fetch->throttled)) count_throttled(request, fetch);
     fetch->throttle_ms = kl_admission_count(fetch->data->admission, request->principal,
                                             KL_MAY_READ, fetch->bytes, fetch->denied);
+    fetch->throttle_ms = KL_MAX(fetch->throttle_ms, request->throttle_ms);
 }
 
 /* Between enter and leave. */

@@ -38,6 +38,7 @@ static kl_produce *take(kl_request *request) {
     produce->topic_count = 0;
     produce->fault_count = 0;
     produce->transactional = false;
+    produce->charge = (kl_charge){0};
     return produce;
 }
 
@@ -430,12 +431,18 @@ static bool park(kl_request *request, kl_produce *produce) {
 
 /* ---- runs -------------------------------------------------------------------------------- */
 
-static void count(const kl_request *request, kl_produce *produce) {
+static void count(kl_request *request, kl_produce *produce) {
     int64_t denied = 0;
     for (size_t i = 0; i < produce->count; i++) denied += produce->items[i].denied;
     produce->throttle_ms =
         kl_admission_count(kl_data_of(request)->admission, request->principal, KL_MAY_WRITE,
                            (int64_t)request->bytes, denied);
+    if (KL_LIKELY(!kl_charge_any(&produce->charge))) return;
+    /* With acks=0 only the bytes count, as in Kafka. */
+    request->throttle_ms = kl_charge_end(kl_data_of(request)->buckets, &produce->charge,
+                                         KL_QUOTA_PRODUCE, (int64_t)request->bytes,
+                                         produce->acks != 0, false, kl_now_of(request));
+    produce->throttle_ms = KL_MAX(produce->throttle_ms, request->throttle_ms);
 }
 
 static kl_verdict finish(kl_request *request, kl_produce *produce) {
@@ -494,7 +501,8 @@ static kl_verdict run_first(kl_request *request, kl_produce *produce) {
             produce->items[i].code = CODE_UNSUPPORTED_VERSION;
         return finish(request, produce);
     }
-    if (!look_up(request, produce)) {
+    if (!kl_charge_find(kl_data_of(request)->buckets, request, &produce->charge) ||
+        !look_up(request, produce)) {
         put_back(request, produce);
         return KL_UP;
     }
@@ -502,9 +510,18 @@ static kl_verdict run_first(kl_request *request, kl_produce *produce) {
     return append_all(request, produce);
 }
 
-kl_verdict kl_produce_run(kl_request *request) {
-    if (request->parked) return resume(request);
+static kl_verdict run(kl_request *request) {
+    if (request->parked) {
+        kl_charge_begin(&((kl_produce *)request->parked)->charge);
+        return resume(request);
+    }
     if (request->api_version < 0 || request->api_version > VERSION_MAX) return KL_DROP;
     kl_produce *produce = take(request);
     return produce ? run_first(request, produce) : KL_DROP;
+}
+
+kl_verdict kl_produce_run(kl_request *request) {
+    kl_verdict verdict = run(request);
+    if (request->parked) kl_charge_pause(&((kl_produce *)request->parked)->charge);
+    return verdict;
 }

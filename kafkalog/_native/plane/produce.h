@@ -50,6 +50,7 @@ struct kl_produce {
     int32_t fault_count;
     int32_t timeout_ms;
     int32_t throttle_ms; /* sent to the client */
+    kl_charge charge;
     int16_t acks;
     bool transactional; /* it names a transactional id */
 };

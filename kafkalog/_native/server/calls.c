@@ -115,6 +115,40 @@ kl_status kl_server_get_usage(kl_server *server, int32_t principal, kl_usage *ou
     return kl_admission_usage(server->data->admission, principal, out);
 }
 
+/* ---- quotas of clients --------------------------------------------------------------- */
+
+void kl_server_set_quota_version(kl_server *server, uint32_t version) {
+    kl_buckets_set_version(server->data->buckets, version);
+}
+
+kl_status kl_server_set_bucket(kl_server *server, int32_t place, double limit,
+                               int32_t renew, uint64_t *bucket) {
+    return kl_buckets_set(server->data->buckets, place, limit, renew != 0, bucket);
+}
+
+int32_t kl_server_charge(kl_server *server, uint64_t bucket, int64_t amount) {
+    int64_t now_ms = kl_clock_now(server->data->clock);
+    return kl_buckets_charge(server->data->buckets, bucket, amount, now_ms);
+}
+
+int64_t kl_server_bucket_used_ms(kl_server *server, uint64_t bucket) {
+    return kl_buckets_used_ms(server->data->buckets, bucket);
+}
+
+kl_status kl_server_resolve(kl_server *server, uint64_t id,
+                            const kl_client_quotas *quotas) {
+    kl_client client = {.version = quotas->version};
+    KL_STATIC_ASSERT(sizeof client.buckets == sizeof quotas->buckets, "the same kinds");
+    memcpy(client.buckets, quotas->buckets, sizeof client.buckets);
+    kl_status status = kl_server_check(server);
+    return status ? status : kl_up_resolved(&server->net.up, id, &client);
+}
+
+kl_status kl_server_throttle(kl_server *server, uint64_t id, int32_t ms) {
+    kl_status status = kl_server_check(server);
+    return status ? status : kl_up_throttle(&server->net.up, id, ms);
+}
+
 /* ---- partitions ---------------------------------------------------------------------- */
 
 kl_status kl_server_put_topic(kl_server *server, const char *name, const uint8_t *id,

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from kafkalog import errors
 from kafkalog.client.calls.results import Results
 from kafkalog.client.link.cluster import Cluster
-from kafkalog.client.link.connection import software
 from kafkalog.client.link.failures import check_code, failure
+from kafkalog.client.link.software import software
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 

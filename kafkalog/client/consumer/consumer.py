@@ -37,6 +37,7 @@ from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.connection import Connection
 from kafkalog.client.link.transport import Where
 from kafkalog.client.link.wakeup import Waker
+from kafkalog.client.login.tokens import TokenSource
 from kafkalog.client.metrics import consumer_metrics
 from kafkalog.clock import Clock
 from kafkalog.config.consumer import ConsumerConfig
@@ -81,6 +82,7 @@ class Consumer(Positions):
         value_deserializer: Deserializer | None = None,
         interceptors: Iterable[object] = (),
         config: Mapping[str, object] | None = None,
+        oauth_token: TokenSource | None = None,
         clock: Clock | None = None,
     ) -> None:
         """Nothing is sent yet.
@@ -90,7 +92,8 @@ class Consumer(Positions):
         `config` takes any of Kafka's names, and the arguments override it.  `key_deserializer`,
         `value_deserializer`: callables of bytes, see kafkalog.serializers: a record has what they
         return; None stays None, and `poll_arrow` has bytes.  `interceptors`: objects with
-        on_consume(records) -> records, on_commit(offsets), or both.
+        on_consume(records) -> records, on_commit(offsets), or both.  `oauth_token`: gives
+        OAUTHBEARER's tokens, see docs/clients.md.
 
         Raises: ArgumentError, UnknownSetting, InvalidSetting, Closed.
         """
@@ -107,12 +110,13 @@ class Consumer(Positions):
             }
         )  # fmt: skip
         self._deserializers = serializers("deserializer", key_deserializer, value_deserializer)
-        self._begin(where, made, assignor, tuple(interceptors), clock)
+        cluster = Cluster(where, client_options(made, oauth_token), clock)
+        self._begin(cluster, made, assignor, tuple(interceptors), clock)
         if topics or pattern is not None:
             self.subscribe(topics or None, pattern=pattern)
 
     def _begin(
-        self, where: Where, made: ConsumerConfig, assignor: Any,
+        self, cluster: Cluster, made: ConsumerConfig, assignor: Any,
         interceptors: tuple[object, ...], clock: Clock | None,
     ) -> None:  # fmt: skip
         arguments.methods_called("interceptors", interceptors, "on_consume", "on_commit")
@@ -122,7 +126,7 @@ class Consumer(Positions):
             made.session_timeout_ms, made.max_poll_interval_ms,
             made.group_instance_id or None, made.client_rack or None,
         )  # fmt: skip
-        self._cluster = Cluster(where, client_options(made), clock)
+        self._cluster = cluster
         self._interceptors = interceptors
         self._pid = os.getpid()
         self._lock = threading.RLock()  # held by the thread that uses it
@@ -141,9 +145,7 @@ class Consumer(Positions):
             Tempo(made.heartbeat_interval_ms, made.session_timeout_ms, made.max_poll_interval_ms),
             self._waker.nudge,
         )
-        self._committer = Committer(
-            Cluster(self._cluster, client_options(made), clock), self._waker.nudge
-        )
+        self._committer = Committer(Cluster(cluster, cluster.options, clock), self._waker.nudge)
         self._membership = (
             Membership(self._cluster, made.group_id, member, self._heartbeats, self._waker)
             if made.group_id

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from kafkalog.client.fetch.fetched import FetchOptions
 from kafkalog.client.link.transport import Options, options_of
+from kafkalog.client.login.security import security_of
+from kafkalog.client.login.tokens import TokenSource
 from kafkalog.config.admin import AdminConfig
 from kafkalog.config.consumer import ConsumerConfig
 
@@ -13,14 +15,19 @@ ATTEMPTS = 3
 """How many unanswered requests fit into a session."""
 
 
-def client_options(config: AdminConfig | ConsumerConfig) -> Options:
-    """Timeouts and backoffs."""
-    return options_of(config, config.default_api_timeout_ms)
+def client_options(
+    config: AdminConfig | ConsumerConfig, token: TokenSource | None = None
+) -> Options:
+    """Timeouts, backoffs and security.  `token`: gives OAUTHBEARER's tokens.
+
+    Raises: InvalidSetting.
+    """
+    return options_of(config, config.default_api_timeout_ms, security_of(config, token))
 
 
 def heartbeat_options(config: ConsumerConfig) -> Options:
-    """Timeouts of heartbeats, which leave time to connect to a new coordinator."""
-    options = client_options(config)
+    """Timeouts of heartbeats, which leave time to connect to a new coordinator; no security."""
+    options = options_of(config, config.default_api_timeout_ms)
     patience_ms = max(1, config.session_timeout_ms // ATTEMPTS)
     return options._replace(
         request_timeout_ms=min(options.request_timeout_ms, patience_ms),

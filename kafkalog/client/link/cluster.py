@@ -100,14 +100,20 @@ class Cluster(Known):
         options: Options = Options(),  # noqa: B008
         clock: Clock | None = None,
     ) -> None:
-        """Nothing is sent yet.  `where`: another Cluster shares its backoffs with this one.
+        """Nothing is sent yet.  `where`: another Cluster shares its backoffs, and its security,
+        with this one.
 
         Raises: ArgumentError for servers that are not addresses; Closed (a store).
         """
         super().__init__()
-        self.transport = reach(where)
+        if isinstance(where, Cluster):
+            options = options._replace(security=where.options.security)
+        security = options.security
+        self.transport = reach(where, "PLAINTEXT" if security is None else security.protocol)
+        if getattr(self.transport, "inside", False):
+            options = options._replace(security=None)
         self.servers = list(self.transport.servers)
-        self.options = options
+        self.options: Options = options
         self.patience = Patience()
         """How long the current call may still wait."""
         rests = where.openings.rests if isinstance(where, Cluster) else None
@@ -199,7 +205,7 @@ class Cluster(Known):
         """A connection to some broker, if possible an open one.
 
         Raises: PeerGone, Timeout, BadAnswer, UnsupportedVersion if none can be reached: the
-        failure of the last one tried.
+        failure of the last one tried; AuthenticationFailed at once.
         """
         brokers = self._recovery.brokers(self.servers, self.nodes)
         for connection in (self._first, *self._open.values()):
@@ -212,8 +218,8 @@ class Cluster(Known):
         for address in sorted(brokers, key=lambda at: (rests.left_s(at) > 0, at == self._failed)):
             try:
                 self._first = self.openings.connect(address)
-            except (NotYet, errors.WakeUp):
-                raise
+            except (NotYet, errors.WakeUp, errors.AuthenticationFailed):
+                raise  # a wrong password is wrong for every broker, and may lock its user out
             except errors.KafkalogError as failed:
                 problem = failed
             else:

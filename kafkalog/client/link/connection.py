@@ -7,6 +7,7 @@ whether the broker carried them out.
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import socket
@@ -15,12 +16,13 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import cache
 from typing import Any, NamedTuple
 
 from kafkalog import errors
+from kafkalog.client.link.authentication import log_in, protected
 from kafkalog.client.link.failures import check_code
 from kafkalog.client.link.patience import Errand, NotYet, Patience
+from kafkalog.client.link.software import software
 from kafkalog.client.link.transport import Address, Options, Tcp, Transport
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -66,9 +68,12 @@ def answering(connections: Iterable[Connection], wait_s: float) -> list[Connecti
     """The connections where an answer, or the end, has begun to arrive; none after `wait_s`."""
     poll = select.poll()  # not select, which knows only the first 1024 descriptors
     by_number = {connection.fileno(): connection for connection in connections}
-    for number in by_number:
-        poll.register(number, select.POLLIN)
-    return [by_number[number] for number, _ in poll.poll(max(wait_s, 0) * 1000)]
+    found = [connection for connection in by_number.values() if connection.decrypted]
+    for number, connection in by_number.items():
+        if connection not in found:
+            poll.register(number, select.POLLIN)
+    wait_s = 0 if found else max(wait_s, 0)
+    return found + [by_number[number] for number, _ in poll.poll(wait_s * 1000)]
 
 
 def _ready(connections: Iterable[Connection], wait_s: float) -> None:
@@ -83,24 +88,6 @@ def _patient(where: socket.socket, wait_s: float) -> None:
     """Set how long calls of a socket wait."""
     if where.gettimeout() != wait_s:
         where.settimeout(wait_s)
-
-
-@cache
-def _software_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("kafkalog")
-    except PackageNotFoundError:
-        return "0"
-
-
-def software() -> dict[str, str]:
-    """The client's software, as ApiVersions reports it (KIP-511)."""
-    return {
-        "client_software_name": "kafkalog",
-        "client_software_version": _software_version(),
-    }
 
 
 _forks = 0
@@ -132,7 +119,8 @@ class Connection:
         """Connect, over `transport` (None: TCP), and agree on versions.  `patience`: that of the
         connecting thread.
 
-        Raises: PeerGone, Timeout, BadAnswer, UnsupportedVersion; Closed (the transport).
+        Raises: PeerGone, Timeout, BadAnswer, UnsupportedVersion, AuthenticationFailed; Closed (the
+        transport).
         """
         self.address = address
         self.options = options
@@ -153,10 +141,16 @@ class Connection:
         self._forks = _forks
         self._used_s = time.monotonic()
         """When a request was last sent, or an answer arrived."""
+        self._renew_s = math.inf
+        """When it must log in again."""
+        until_s = self._used_s + options.connect_timeout_ms / 1000
         way = Tcp([address]) if transport is None else transport
         self._socket: socket.socket | None = way.connect(address, options)
         try:
+            if options.security is not None:
+                self._socket = protected(self._socket, options.security, address, until_s)
             self._negotiate()
+            self._log_in(until_s)
         except BaseException:
             self.close()
             raise
@@ -179,12 +173,30 @@ class Connection:
         """True if posted bytes wait for `pump`."""
         return bool(self._unsent)
 
+    @property
+    def decrypted(self) -> bool:
+        """True if bytes have arrived that poll does not show: TLS has decrypted them already."""
+        pending = getattr(self._socket, "pending", None)
+        return pending is not None and pending() > 0
+
+    @property
+    def ages(self) -> bool:
+        """True if it logs in again as soon as nothing is in flight (KIP-368)."""
+        return time.monotonic() >= self._renew_s
+
     def usable(self) -> bool:
         """True if it can take a request.  Closes one that is idle for connections.max.idle.ms, or
         that the broker has closed in the meantime."""
         self.close_idle(time.monotonic())
         if self._socket is not None and self._quiet and answering([self], 0):
-            self.close()  # with no answer due, it can only be the end
+            _patient(self._socket, 0)
+            try:  # with no answer due, it can only be the end, or a message of TLS itself
+                self._socket.recv(1)
+            except BlockingIOError:
+                return True
+            except OSError:
+                pass
+            self.close()
         return self._socket is not None
 
     def close_idle(self, now_s: float) -> None:
@@ -287,6 +299,26 @@ class Connection:
                 raise self._bad(f"{problem}; is this Kafka's port?") from None
         return answer
 
+    def _log_in(self, until_s: float) -> None:
+        security = self.options.security
+        if security is not None and security.mechanism:
+            self._renew_s = math.inf  # the login's own requests come next
+            self._renew_s = log_in(self, security, until_s)
+
+    def _renew(self) -> None:
+        """Log in again if it is time, and no answer is due that would come first.
+
+        Raises: as at the beginning; the connection is then closed.
+        """
+        if self.ages and self._quiet:
+            patience_s = self.options.connect_timeout_ms / 1000
+            try:
+                with self.patience.whole(patience_s):
+                    self._log_in(time.monotonic() + patience_s)
+            except BaseException:
+                self.close()
+                raise
+
     # ---- requests ----------------------------------------------------------------------
 
     def call(
@@ -363,6 +395,7 @@ class Connection:
         self._post(api, version, api.encode_request_parts(version, body))
 
     def _post(self, api: Any, version: int, encoded: Sequence[bytes | memoryview]) -> int:
+        self._renew()
         self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
         self._used_s = time.monotonic()
         header = encode_request_header(api, version, self._correlation_id, self.options.client_id)
@@ -419,6 +452,7 @@ class Connection:
 
     def _send(self, api: Any, version: int, body: bytes, answered: bool) -> int:
         where = self._open()
+        self._renew()
         self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
         self._used_s = time.monotonic()
         header = encode_request_header(api, version, self._correlation_id, self.options.client_id)

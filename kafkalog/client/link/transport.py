@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from kafkalog import errors
-from kafkalog.config.client import ClientConfig
+from kafkalog.client.login.security import Security
+from kafkalog.config.client import SECURITY_PROTOCOLS, ClientConfig
 
 __all__ = [
     "Address",
@@ -60,9 +61,13 @@ class Options(NamedTuple):
     """The bootstrap servers are asked again (metadata.recovery.strategy)."""
     rebootstrap_ms: int = 300_000
     """After this long without metadata a client forgets what it knows and asks them again."""
+    security: Security | None = None
+    """TLS and a login; None: neither."""
 
 
-def options_of(config: ClientConfig, api_timeout_ms: int) -> Options:
+def options_of(
+    config: ClientConfig, api_timeout_ms: int, security: Security | None = None
+) -> Options:
     """Timeouts and backoffs of a client; connecting takes no longer than an answer.
 
     A first wait above the longest one is as long as that one, as in Java.
@@ -81,6 +86,7 @@ def options_of(config: ClientConfig, api_timeout_ms: int) -> Options:
         idle_ms=config.connections_max_idle_ms,
         rebootstraps=config.metadata_recovery_strategy == "rebootstrap",
         rebootstrap_ms=config.metadata_recovery_rebootstrap_trigger_ms,
+        security=security,
     )
 
 
@@ -92,7 +98,10 @@ class Client(Protocol):
 
 
 class Transport(Protocol):
-    """Where brokers are, and how to connect to them; used from many threads."""
+    """Where brokers are, and how to connect to them; used from many threads.
+
+    One with a true attribute `inside` stays in this process: clients need no TLS and no login.
+    """
 
     @property
     def servers(self) -> Sequence[Address]:
@@ -121,25 +130,21 @@ Where: TypeAlias = str | Sequence[str | Address] | Transport | Reachable
 """`host:port,...`, a list of such or of addresses, a transport, or a store."""
 
 
-_SECURED = {"SSL": "TLS", "SASL_SSL": "TLS", "SASL_PLAINTEXT": "SASL"}
-"""The feature that a client lacks for a listener, by the listener's security protocol."""
-
-
-def parse_servers(text: str) -> list[Address]:
+def parse_servers(text: str, protocol: str = "PLAINTEXT") -> list[Address]:
     """`host:port,...` as addresses; an IPv6 host stands in brackets; the default port is 9092.
 
-    `PLAINTEXT://` before one is accepted, as Java's client accepts it.
+    The security protocol before one, as in `SSL://host:port`, must be `protocol`.
 
     Raises: ArgumentError.
     """
     found = []
     for piece in filter(None, (piece.strip() for piece in text.split(","))):
-        protocol, _, bare = piece.rpartition("://")
-        if lacking := _SECURED.get(protocol.upper()):
+        before, _, bare = piece.rpartition("://")
+        if before.upper() in SECURITY_PROTOCOLS and before.upper() != protocol:
             raise errors.ArgumentError(
-                f"server {piece!r}: {lacking} is not supported yet; use a PLAINTEXT listener"
+                f"server {piece!r}: found {before}, but security.protocol is {protocol}"
             )
-        bare = bare if protocol.upper() == "PLAINTEXT" else piece
+        bare = bare if before.upper() == protocol else piece
         match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:/\[\]]+))(?::(\d{1,5}))?", bare)
         if match is None or not 0 < int(match[3] or 9092) < 65536:
             raise errors.ArgumentError(f"server {piece!r}: wanted host:port")
@@ -174,19 +179,19 @@ class Tcp:
         """Nothing to do: a port does not end with this process's clients."""
 
 
-def reach(where: Where) -> Transport:
-    """The transport to `where`.
+def reach(where: Where, protocol: str = "PLAINTEXT") -> Transport:
+    """The transport to `where`; `protocol`: the client's security.protocol.
 
     Raises: ArgumentError for anything but a Where; Closed for a store that is closed.
     """
     if isinstance(where, str):
-        return Tcp(parse_servers(where))
+        return Tcp(parse_servers(where, protocol))
     if isinstance(where, Sequence) and not isinstance(where, bytes):
         found: list[Address] = []
         for one in where:
             if not isinstance(one, (str, Address)):
                 raise errors.ArgumentError(f"servers: found {one!r}, wanted host:port")
-            found += parse_servers(one) if isinstance(one, str) else [one]
+            found += parse_servers(one, protocol) if isinstance(one, str) else [one]
         if not found:
             raise errors.ArgumentError("servers: found none, wanted at least one host:port")
         return Tcp(found)

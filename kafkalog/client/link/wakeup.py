@@ -57,7 +57,7 @@ class Waker:
         poll = select.poll()
         found, by_number = [], {}
         for connection in connections:
-            if connection.closed:
+            if connection.closed or connection.decrypted:
                 found.append(connection)
             else:
                 by_number[connection.fileno()] = connection

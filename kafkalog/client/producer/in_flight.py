@@ -82,6 +82,8 @@ class Flights:
         moved = connection is not None and place not in (None, connection.address)
         if moved and self._flying.get(node):
             return False  # requests in flight to the old address are answered first
+        if connection is not None and connection.ages and self._flying.get(node):
+            return False  # it logs in again between requests
         if moved or connection is None or connection.closed:
             return place is None or not self._cluster.openings.rests.left_s(place)
         return not connection.unsent
@@ -149,6 +151,7 @@ class Flights:
         poll = select.poll()
         poll.register(bell, select.POLLIN)
         nodes = {}
+        arrived = []
         due_s = float("inf")
         for node, requests in self._flying.items():
             if requests:
@@ -157,8 +160,12 @@ class Flights:
                 wanted = select.POLLIN | (select.POLLOUT if connection.unsent else 0)
                 poll.register(connection.fileno(), wanted)
                 due_s = min(due_s, requests[0].until_s)
-        found = poll.poll(max(patience(due_s), 0) * 1000)
-        return [nodes[n] for n, _ in found if n != bell], any(n == bell for n, _ in found)
+                if connection.decrypted:
+                    arrived.append(node)
+        wait_s = 0 if arrived else max(patience(due_s), 0)
+        found = poll.poll(wait_s * 1000)
+        ready = dict.fromkeys([*arrived, *(nodes[n] for n, _ in found if n != bell)])
+        return list(ready), any(n == bell for n, _ in found)
 
     def pump(self, node: int) -> None:
         """Send more of the bytes that wait.  Raises: PeerGone."""

@@ -20,6 +20,7 @@ from kafkalog.client.buffer.rows import BatchRows, Put, RowSource, rows_of
 from kafkalog.client.callbacks import logged
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.transport import Where
+from kafkalog.client.login.tokens import TokenSource
 from kafkalog.client.producer import at_exit
 from kafkalog.client.producer.sender import Sender
 from kafkalog.client.producer.settings import (
@@ -101,6 +102,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
         interceptors: Sequence[object] = (),
         on_delivery: Callable[[Delivery], object] | None = None,
         config: Mapping[str, object] | None = None,
+        oauth_token: TokenSource | None = None,
     ) -> None:
         """The producer connects when the first record needs it.
 
@@ -110,6 +112,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
         `key_serializer`, `value_serializer`: callables that turn the arguments of `send` and
         `send_many` into bytes, after interceptors; see kafkalog.serializers.  None stays None.
         `on_delivery`: called in the producer's thread for each batch that was taken.
+        `oauth_token`: gives OAUTHBEARER's tokens, see docs/clients.md.
 
         Raises: UnknownSetting with the nearest known one, InvalidSetting, ArgumentError, Closed.
         """
@@ -130,7 +133,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
         self._interceptors: tuple[Any, ...] = tuple(interceptors)
         arguments.methods_called("interceptors", self._interceptors, "on_send", "on_ack")
         self._serializers = serializers("serializer", key_serializer, value_serializer)
-        self._begin(Cluster(where, client_options(settings)), on_delivery)
+        self._begin(Cluster(where, client_options(settings, oauth_token)), on_delivery)
 
     def _begin(self, cluster: Cluster, on_delivery: Callable[[Delivery], object] | None) -> None:
         settings = self.config

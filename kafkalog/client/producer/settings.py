@@ -8,6 +8,8 @@ from kafkalog.arguments import mapping
 from kafkalog.batch import codecs
 from kafkalog.client.buffer.accumulator import Bounds
 from kafkalog.client.link.transport import Options, options_of
+from kafkalog.client.login.security import security_of
+from kafkalog.client.login.tokens import TokenSource
 from kafkalog.client.producer.identity import Identity
 from kafkalog.client.producer.sender import SendOptions
 from kafkalog.client.producer.transaction_calls import Transactional
@@ -39,9 +41,12 @@ def identity_of(settings: ProducerConfig) -> Identity:
     return Identity(wanted=settings.enable_idempotence and ACKS[settings.acks] == -1)
 
 
-def client_options(settings: ProducerConfig) -> Options:
-    """Timeouts and backoffs."""
-    options = options_of(settings, settings.max_block_ms)
+def client_options(settings: ProducerConfig, token: TokenSource | None = None) -> Options:
+    """Timeouts, backoffs and security.  `token`: gives OAUTHBEARER's tokens.
+
+    Raises: InvalidSetting.
+    """
+    options = options_of(settings, settings.max_block_ms, security_of(settings, token))
     return options._replace(storage_timeout_ms=settings.kafkalog_storage_timeout_ms)
 
 

@@ -12,12 +12,15 @@ from kafkalog.coordinator.groups import offsets
 from kafkalog.coordinator.groups.group import CONSUMER, Group, State
 from kafkalog.coordinator.groups.records import newer_type
 from kafkalog.coordinator.groups.shard import GroupShard
-from kafkalog.coordinator.step import Body, Step
+from kafkalog.coordinator.listings import Listing
+from kafkalog.coordinator.step import Body, Call, Step
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["delete", "describe", "described_error", "distinct", "listed", "result_of"]
+__all__ = ["GroupListing", "delete", "describe", "described_error", "distinct", "result_of"]
 
 CLASSIC = "classic"
+ROW_WORK = 3
+"""Work of a listing per group, in the unit of Listing.work."""
 ABSENT_VERSION = 6
 """From this version of DescribeGroups on, a missing group is an error."""
 
@@ -74,25 +77,31 @@ def _protocol_type(group: Group) -> str:
     return group.protocol_type or newer_type(group) or ""
 
 
-def listed(shard: GroupShard, states: Iterable[str], types: Iterable[str]) -> list[Body]:
-    """The groups of a ListGroups response; an empty filter matches all."""
-    states = {state.strip().lower() for state in states}
-    types = {kind.strip().lower() for kind in types}
-    found = []
-    for group in shard.live():
-        kind = newer_type(group) or CLASSIC
-        wrong_state = states and group.state.value.lower() not in states
-        if wrong_state or (types and kind not in types):
-            continue
-        found.append(
-            {
-                "group_id": group.group_id,
-                "protocol_type": _protocol_type(group),
-                "group_state": group.state.value,
-                "group_type": kind,
-            }
-        )
-    return found
+class GroupListing(Listing):
+    """A ListGroups request, under way; an empty filter matches all."""
+
+    def __init__(self, request: Call, shards: Iterable[GroupShard]) -> None:
+        super().__init__(request, shards)
+        self._states = {state.strip().lower() for state in request.body.states_filter}
+        self._types = {kind.strip().lower() for kind in request.body.types_filter}
+
+    def row(self, one: Group, step: Step) -> Body | None:
+        """The row of a group; None if it is not wanted, or gone by now."""
+        self.work += ROW_WORK
+        state, kind = one.state, newer_type(one) or CLASSIC
+        wrong_state = self._states and state.value.lower() not in self._states
+        if state is State.DEAD or wrong_state or (self._types and kind not in self._types):
+            return None
+        return {
+            "group_id": one.group_id,
+            "protocol_type": _protocol_type(one),
+            "group_state": state.value,
+            "group_type": kind,
+        }
+
+    def answer(self, step: Step, code: ErrorCode) -> None:
+        """Answer with what was found.  `code`: NONE if that is all that there is."""
+        step.answer(self.request.answer, error_code=code, groups=self.found)
 
 
 def delete(

@@ -71,7 +71,7 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
         known: offsets.Known = ANY_TOPIC,
     ) -> None:
         """`new_id` makes the unique part of member ids; `known` says which topics exist."""
-        super().__init__(config.offsets_commit_timeout_ms)
+        super().__init__(config.offsets_commit_timeout_ms, admin.GroupListing)
         self.config = config
         self.weight = Weight()
         """Approximate memory of all groups."""
@@ -89,7 +89,7 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
         self._several: dict[Api, Callable[[Step, Call], None]] = {
             apis.OFFSET_FETCH: self._offset_fetch,
             apis.DESCRIBE_GROUPS: self._describe,
-            apis.LIST_GROUPS: self._list,
+            apis.LIST_GROUPS: self._begin_listing,
             apis.DELETE_GROUPS: self._delete,
         }
 
@@ -222,13 +222,6 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
             else:
                 found.append(admin.describe(shard, group_id, request.version, operations))
         step.answer(request.answer, groups=found)
-
-    def _list(self, step: Step, request: Call) -> None:
-        body = request.body
-        found: list[Body] = []
-        for shard in self.shards.values():
-            found += admin.listed(shard, body.states_filter, body.types_filter)
-        step.answer(request.answer, error_code=self.all_told, groups=found)
 
     def _delete(self, step: Step, request: Call) -> None:
         """Each group has its own write; the response is sent when all are done."""

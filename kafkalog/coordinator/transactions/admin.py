@@ -1,17 +1,17 @@
-"""DescribeTransactions, and ListTransactions, a slice at a time.
+"""DescribeTransactions and ListTransactions.
 
-A pattern has to be matched with every transactional id, all of which may be long: the requests of
-others are served between two slices.
+A pattern has to be matched with every transactional id, all of which may be long.
 
 Source: KIP-664, KIP-994, KIP-1152.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from itertools import groupby
 
+from kafkalog.coordinator.listings import Listing
 from kafkalog.coordinator.pattern import Pattern
 from kafkalog.coordinator.step import Body, Call, Step
 from kafkalog.coordinator.transactions.shard import TransactionShard
@@ -19,18 +19,8 @@ from kafkalog.coordinator.transactions.transaction import State, Transaction
 from kafkalog.errors import ArgumentError
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = [
-    "LISTINGS_BYTES_MAX", "LISTINGS_MAX", "SLICE", "Filters", "Listing", "Listings", "describe",
-    "described_error",
-]  # fmt: skip
+__all__ = ["Filters", "TransactionListing", "describe", "described_error"]
 
-SLICE = 20_000
-"""Work between two looks at other requests, about 10 ms: steps of the pattern, quarters of
-characters, and transactional ids."""
-LISTINGS_MAX = 100
-LISTINGS_BYTES_MAX = 16 << 20
-"""Requests that have not begun, and what they may take: once they do, later ones are to be
-retried."""
 BY_TITLE = {state.title: state for state in State}
 
 
@@ -77,96 +67,54 @@ class Filters:
         return 0 if self._pattern is None else self._pattern.work
 
 
-class Listing:
-    """One request, under way."""
+class TransactionListing(Listing):
+    """A ListTransactions request, under way."""
 
     def __init__(self, request: Call, shards: Iterable[TransactionShard]) -> None:
-        """Raises: ArgumentError for an invalid pattern."""
+        super().__init__(request, shards)
         body = request.body
-        self.request = request
-        self.filters = Filters(body.state_filters, body.producer_id_filters, body.duration_filter,
-                               body.transactional_id_pattern or "")  # fmt: skip
-        self.found: list[Body] = []
-        self.error = ErrorCode.NONE
-        """Why there is no list."""
-        self._left = _each([(shard, list(shard.live())) for shard in shards])
+        self._filters: Filters | None = None
+        """None: the pattern is invalid, or takes too much work."""
+        with suppress(ArgumentError):
+            self._filters = Filters(body.state_filters, body.producer_id_filters,
+                                    body.duration_filter,
+                                    body.transactional_id_pattern or "")  # fmt: skip
 
     def go_on(self, step: Step) -> bool:
-        """Look at a slice of what is left; whether that was all."""
-        filters = self.filters
-        work, before = 0, filters.spent
+        """Look at a slice of what is left; True if that was all."""
+        if self._filters is None:
+            return True
         try:
-            for one in self._left:
-                work += filters.work(one)
-                if not one.dead and filters.wants(one, step):
-                    self.found.append(
-                        {
-                            "transactional_id": one.transactional_id,
-                            "producer_id": one.status.producer_id,
-                            "transaction_state": one.status.state.title,
-                        }
-                    )
-                if work + filters.spent - before >= SLICE:
-                    return False
+            return super().go_on(step)
         except ArgumentError:
-            self.error = ErrorCode.INVALID_REGULAR_EXPRESSION
-        return True
+            self._filters = None
+            return True
+
+    def row(self, one: Transaction, step: Step) -> Body | None:
+        """The row of a transactional id; None if it is not wanted, or gone by now.
+
+        Raises: ArgumentError if the pattern takes too much work.
+        """
+        filters = self._filters
+        assert filters is not None
+        before = filters.spent
+        wanted = not one.dead and filters.wants(one, step)
+        self.work += filters.work(one) + filters.spent - before
+        if not wanted:
+            return None
+        return {
+            "transactional_id": one.transactional_id,
+            "producer_id": one.status.producer_id,
+            "transaction_state": one.status.state.title,
+        }
 
     def answer(self, step: Step, code: ErrorCode) -> None:
-        """Answer with what was found.  `code`: whether that is all that there is."""
-        if self.error is not ErrorCode.NONE:
-            step.answer(self.request.answer, error_code=self.error)
+        """Answer with what was found.  `code`: NONE if that is all that there is."""
+        if self._filters is None:
+            step.answer(self.request.answer, error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
         else:
             step.answer(self.request.answer, error_code=code, transaction_states=self.found,
-                        unknown_state_filters=self.filters.unknown)  # fmt: skip
-
-
-def _each(found: list[tuple[TransactionShard, list[Transaction]]]) -> Iterator[Transaction]:
-    """The transactional ids of the shards that are still open."""
-    for shard, ids in found:
-        for one in ids:
-            if shard.closed:
-                break
-            yield one
-
-
-class Listings:
-    """The requests under way: only the first one remembers transactional ids."""
-
-    def __init__(self) -> None:
-        self._first: Listing | None = None
-        self._waiting: deque[Call] = deque()
-        self._waiting_bytes = 0
-
-    @property
-    def busy(self) -> bool:
-        """True if a request is under way."""
-        return self._first is not None or bool(self._waiting)
-
-    def add(self, request: Call) -> bool:
-        """Let a request wait for `go_on`; False if too many wait."""
-        if len(self._waiting) >= LISTINGS_MAX or self._waiting_bytes >= LISTINGS_BYTES_MAX:
-            return False
-        self._waiting.append(request)
-        self._waiting_bytes += request.size
-        return True
-
-    def go_on(self, shards: Iterable[TransactionShard], code: ErrorCode, step: Step) -> None:
-        """Do a slice of the first request, and answer it if that was the last.
-
-        `shards`: those of a request that begins; `code`: see Listing.answer.
-        """
-        if self._first is None:
-            request = self._waiting.popleft()
-            self._waiting_bytes -= request.size
-            try:
-                self._first = Listing(request, shards)
-            except ArgumentError:
-                step.answer(request.answer, error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
-                return
-        if self._first.go_on(step):
-            self._first.answer(step, code)
-            self._first = None
+                        unknown_state_filters=self._filters.unknown)  # fmt: skip
 
 
 # ---- descriptions ------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from kafkalog.coordinator.journal import JournalBatch
 from kafkalog.coordinator.step import Body, Call, Step, all_of
 from kafkalog.coordinator.timers import Key
 from kafkalog.coordinator.transactions import loader, requests
-from kafkalog.coordinator.transactions.admin import Listings, describe, described_error
+from kafkalog.coordinator.transactions.admin import TransactionListing, describe, described_error
 from kafkalog.coordinator.transactions.outcomes import Outcome, outcome_of
 from kafkalog.coordinator.transactions.requests import ProducerAnswer, ProducerClaim
 from kafkalog.coordinator.transactions.shard import Marker, Outside, TransactionShard
@@ -58,8 +58,6 @@ FENCED_SINCE = {
 """The first version whose clients know PRODUCER_FENCED (KIP-588)."""
 RAISING_SINCE = 5
 """The first version of EndTxn in which each end raises the epoch: transaction version 2."""
-_LISTINGS: Key = ("listings", -1, "", "")
-"""The timer of the requests to list that are under way."""
 Results = dict[TopicPartition, ErrorCode]
 
 
@@ -94,13 +92,12 @@ class TransactionCoordinatorState(CoordinatorState[TransactionShard]):
     """The transactional ids.  Only for the coordinator's thread."""
 
     def __init__(self, config: TransactionConfig, outside: Outside) -> None:
-        super().__init__(APPEND_MS)
+        super().__init__(APPEND_MS, TransactionListing)
         self.config = config
         self._outside = outside
         self.weight = Weight()
         """Approximate memory of all transactional ids."""
         self._lives = count()
-        self._listings = Listings()
         self._handlers: dict[Api, Callable[[Step, Call], None]] = {
             apis.INIT_PRODUCER_ID: self._init_producer,
             apis.ADD_PARTITIONS_TO_TXN: self._add_partitions,
@@ -140,8 +137,6 @@ class TransactionCoordinatorState(CoordinatorState[TransactionShard]):
         shard.weight.move(None)
         for one in list(shard.ids.values()):
             shard.refuse_waiting(step, one, ErrorCode.NOT_COORDINATOR)
-        while not self.shards and self._listings.busy:
-            self._listings.go_on((), self.all_told, step)
 
     # ---- requests --------------------------------------------------------------------------
 
@@ -366,25 +361,11 @@ class TransactionCoordinatorState(CoordinatorState[TransactionShard]):
         if self.stopped or self.loading:
             step.answer(request.answer, error_code=self.all_told)
             return
-        alone = not self._listings.busy
-        if not self._listings.add(request):
-            step.answer(request.answer, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        elif alone:
-            self._list_on(step)
-
-    def _list_on(self, step: Step) -> None:
-        """Do a slice of the listings; the next one follows after the requests that have come."""
-        self._listings.go_on(self.shards.values(), self.all_told, step)
-        if self._listings.busy:
-            self.timers.set(_LISTINGS, step.now_ms)
+        self._begin_listing(step, request)
 
     # ---- time ------------------------------------------------------------------------------
 
     def _expire(self, key: Key, step: Step) -> None:
-        if key == _LISTINGS:
-            if self._listings.busy:
-                self._list_on(step)
-            return
         kind, partition, name, detail = key
         shard = self.shards.get(partition)
         if shard is None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from kafkalog.security.permissions import Kind, Operation
 from kafkalog.server.handlers import (
+    acls,
     api_versions,
     cluster,
     configs,
@@ -20,8 +21,11 @@ from kafkalog.server.handlers import (
     metadata,
     produce,
     producers,
+    quotas,
     records,
+    sasl,
     transactions,
+    users,
 )
 from kafkalog.server.handlers.common import Handler
 from kafkalog.wire import apis
@@ -67,6 +71,8 @@ ROUTES: dict[int, Route] = {
         (apis.DESCRIBE_GROUPS, groups.to_coordinator, (_DESCRIBE, _GROUP)),
         (apis.LIST_GROUPS, groups.to_coordinator, (_DESCRIBE, _CLUSTER), (_DESCRIBE, _GROUP)),
         (apis.API_VERSIONS, api_versions.api_versions),
+        (apis.SASL_HANDSHAKE, sasl.sasl_handshake),
+        (apis.SASL_AUTHENTICATE, sasl.sasl_authenticate),
         (apis.CREATE_TOPICS, controller.to_controller, (_CREATE, _CLUSTER), (_CREATE, _TOPIC)),
         (apis.DELETE_TOPICS, controller.to_controller, (_DELETE, _TOPIC)),
         (apis.DELETE_RECORDS, records.delete_records, (_DELETE, _TOPIC)),
@@ -83,6 +89,9 @@ ROUTES: dict[int, Route] = {
         (apis.LIST_TRANSACTIONS, transactions.to_coordinator, (_DESCRIBE, _ID)),
         (apis.OFFSET_FOR_LEADER_EPOCH, epochs.offset_for_leader_epoch,
          (_DESCRIBE, _TOPIC), (_ACTION, _CLUSTER)),
+        (apis.DESCRIBE_ACLS, acls.describe_acls, (_DESCRIBE, _CLUSTER)),
+        (apis.CREATE_ACLS, acls.alter_acls, (_ALTER, _CLUSTER)),
+        (apis.DELETE_ACLS, acls.alter_acls, (_ALTER, _CLUSTER)),
         (apis.DESCRIBE_CONFIGS, configs.describe_configs,
          (Operation.DESCRIBE_CONFIGS, _CLUSTER), (Operation.DESCRIBE_CONFIGS, _TOPIC)),
         (apis.ALTER_CONFIGS, controller.to_controller,
@@ -101,6 +110,13 @@ ROUTES: dict[int, Route] = {
         (apis.DESCRIBE_QUORUM, cluster.describe_quorum, (_DESCRIBE, _CLUSTER)),
         (apis.DESCRIBE_CLUSTER, cluster.describe_cluster, (_DESCRIBE, _CLUSTER)),
         (apis.DESCRIBE_PRODUCERS, producers.describe_producers, (_READ, _TOPIC)),
+        (apis.DESCRIBE_USER_SCRAM_CREDENTIALS, users.describe_user_scram_credentials,
+         (_DESCRIBE, _CLUSTER)),
+        (apis.ALTER_USER_SCRAM_CREDENTIALS, controller.to_controller, (_ALTER, _CLUSTER)),
+        (apis.DESCRIBE_CLIENT_QUOTAS, quotas.describe_client_quotas,
+         (Operation.DESCRIBE_CONFIGS, _CLUSTER)),
+        (apis.ALTER_CLIENT_QUOTAS, controller.to_controller,
+         (Operation.ALTER_CONFIGS, _CLUSTER)),
         (apis.UNREGISTER_BROKER, controller.to_controller, (_ALTER, _CLUSTER)),
         (apis.UNREGISTER_CONTROLLER, controller.to_controller, (_ALTER, _CLUSTER)),
         (apis.LIST_CONFIG_RESOURCES, configs.list_config_resources,

@@ -33,7 +33,7 @@ def describe_cluster(node: Node, request: Request) -> dict[str, Any]:
         "cluster_id": node.image.cluster_id,
         "controller_id": node.metadata.controller,
         "brokers": [{"broker_id": one.pop("node_id"), **one} for one in entries],
-        "cluster_authorized_operations": cluster_operations(body),
+        "cluster_authorized_operations": cluster_operations(node, request),
     }
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.coordinator.step import Call
 from kafkalog.errors import for_clients
-from kafkalog.security.permissions import Kind, everything
+from kafkalog.security.permissions import CLUSTER_NAME, Kind, Operation, everything
 from kafkalog.server.failures import code_of
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NO_OPERATIONS",
-    "TOPIC_OPERATIONS",
     "Handler",
     "call_of",
     "cluster_operations",
@@ -25,6 +24,7 @@ __all__ = [
     "leader_error",
     "node_entries",
     "node_entry",
+    "operations",
 ]
 
 Handler = Callable[[Node, Request], Mapping[str, Any] | None]
@@ -35,8 +35,6 @@ _logger = logging.getLogger(__name__)
 
 NO_OPERATIONS = -(2**31)
 """The value for authorized operations when the client did not ask for them."""
-TOPIC_OPERATIONS, CLUSTER_OPERATIONS = everything(Kind.TOPIC), everything(Kind.CLUSTER)
-"""Kafka's answer when everything is allowed."""
 
 
 def call_of(request: Request) -> Call:
@@ -51,9 +49,19 @@ def failed(problem: BaseException) -> dict[str, Any]:
     return {"error_code": code_of(problem), "error_message": for_clients(problem)}
 
 
-def cluster_operations(body: Any) -> int:
+def operations(node: Node, request: Request, kind: Kind, name: str) -> int:
+    """What the caller may do to a resource, one bit per operation."""
+    if not node.admission.guards(request.peer):
+        return everything(kind)
+    return node.admission.operations(request.peer, kind, name)
+
+
+def cluster_operations(node: Node, request: Request) -> int:
     """The cluster's authorized operations, if the client asked for them."""
-    return CLUSTER_OPERATIONS if body.include_cluster_authorized_operations else NO_OPERATIONS
+    if not request.body.include_cluster_authorized_operations:
+        return NO_OPERATIONS
+    found = operations(node, request, Kind.CLUSTER, CLUSTER_NAME)
+    return found if found & 1 << Operation.DESCRIBE else 0
 
 
 def leader_error(

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.disk.layout import METADATA_TOPIC, topic_problem
 from kafkalog.metadata.image import INTERNAL_TOPICS
+from kafkalog.security.permissions import Kind, Operation
 from kafkalog.server.handlers.common import (
-    NO_OPERATIONS,
-    TOPIC_OPERATIONS,
     cluster_operations,
     node_entries,
+    operations,
 )
 from kafkalog.server.journal import OFFSETS_TOPIC
 from kafkalog.server.node import Node
@@ -20,7 +20,7 @@ from kafkalog.wire.values import ZERO_UUID
 if TYPE_CHECKING:
     from kafkalog.metadata.image import Topic
 
-__all__ = ["describe_topic_partitions", "metadata"]
+__all__ = ["describe_topic_partitions", "made_on_use", "metadata"]
 
 IDS_SINCE = 12
 """In requests of versions 10 and 11, topic ids have no meaning."""
@@ -31,17 +31,20 @@ def metadata(node: Node, request: Request) -> dict[str, Any]:
     body = request.body
     if request.version < IDS_SINCE and any(topic.name is None for topic in body.topics or ()):
         return {"topics": [_invalid(topic) for topic in body.topics]}
-    operations = TOPIC_OPERATIONS if body.include_topic_authorized_operations else NO_OPERATIONS
     if body.topics is None or (request.version == 0 and not body.topics):
-        topics = [_entry(node, t, operations) for t in node.image.topics.values() if _shown(t.name)]
+        topics = [_entry(node, one) for one in _visible(node, request)]
     else:
-        topics = _requested(node, request, operations)
+        topics = _requested(node, request)
+    if body.include_topic_authorized_operations:
+        for topic in topics:
+            if topic["name"] is not None:
+                _set_operations(node, request, topic)
     return {
         "brokers": node_entries(node, request.peer.listener),
         "cluster_id": node.image.cluster_id,
         "controller_id": node.metadata.controller,
         "topics": topics,
-        "cluster_authorized_operations": cluster_operations(body),
+        "cluster_authorized_operations": cluster_operations(node, request),
     }
 
 
@@ -55,13 +58,27 @@ def _shown(topic: str) -> bool:
     return topic != METADATA_TOPIC
 
 
-def _requested(node: Node, request: Request, operations: int) -> list[dict[str, Any]]:
+def _visible(node: Node, request: Request) -> list["Topic"]:
+    """All topics that the caller may describe."""
+    topics = node.image.topics
+    names = set(filter(_shown, topics))
+    if node.admission.guards(request.peer):
+        names = node.admission.allowed(request.peer, Operation.DESCRIBE, Kind.TOPIC, names)
+    return [topic for topic in topics.values() if topic.name in names]
+
+
+def _set_operations(node: Node, request: Request, topic: dict[str, Any]) -> None:
+    found = operations(node, request, Kind.TOPIC, topic["name"])
+    topic["topic_authorized_operations"] = found
+
+
+def _requested(node: Node, request: Request) -> list[dict[str, Any]]:
     body = request.body
     by_id = request.version >= IDS_SINCE
     names = [topic.name for topic in body.topics if topic.name is not None]
     # Kafka answers a request that creates a topic with its absence, and the client pauses.
     if body.allow_auto_topic_creation and node.config.auto_create_topics_enable:
-        create_missing(node, [name for name in names if _made_on_use(name)])
+        create_missing(node, [name for name in names if made_on_use(name)])
     image = node.image
     found: list[dict[str, Any]] = []
     # Each once, as in Kafka: otherwise a small request could ask for any number of answers.
@@ -70,17 +87,16 @@ def _requested(node: Node, request: Request, operations: int) -> list[dict[str, 
             topic = image.topic(entry.topic_id) if by_id else None
             missing = {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "name": None,
                        "topic_id": entry.topic_id}  # fmt: skip
-            found.append(missing if topic is None else _entry(node, topic, operations))
+            found.append(missing if topic is None else _entry(node, topic))
         elif (topic := image.topics.get(entry.name)) is not None and _shown(entry.name):
-            found.append(_entry(node, topic, operations))
+            found.append(_entry(node, topic))
         else:
             found.append({"error_code": _missing(entry.name), "name": entry.name,
-                          "is_internal": entry.name in INTERNAL_TOPICS,
-                          "topic_authorized_operations": operations})  # fmt: skip
+                          "is_internal": entry.name in INTERNAL_TOPICS})  # fmt: skip
     return found
 
 
-def _made_on_use(name: str) -> bool:
+def made_on_use(name: str) -> bool:
     """True if a request may create the topic: of Kafka's internal topics only the one that we fill,
     since each needs its own settings."""
     return _shown(name) and (name not in INTERNAL_TOPICS or name == OFFSETS_TOPIC)
@@ -92,13 +108,12 @@ def _missing(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _entry(node: Node, topic: "Topic", operations: int) -> dict[str, Any]:
+def _entry(node: Node, topic: "Topic") -> dict[str, Any]:
     return {
         "name": topic.name,
         "topic_id": topic.id,
         "is_internal": topic.name in INTERNAL_TOPICS,
         "partitions": [_partition(node, topic, index) for index in sorted(topic.partitions)],
-        "topic_authorized_operations": operations,
     }
 
 
@@ -125,7 +140,9 @@ def _partition(node: Node, topic: "Topic", index: int) -> dict[str, Any]:
 def describe_topic_partitions(node: Node, request: Request) -> dict[str, Any]:
     """Topics by name, a limited number per page; the cursor says where to continue (KIP-966)."""
     body, image = request.body, node.image
-    names = {topic.name for topic in body.topics} or set(filter(_shown, image.topics))
+    names = {topic.name for topic in body.topics} or {
+        topic.name for topic in _visible(node, request)
+    }
     limit = min(body.response_partition_limit, node.config.max_request_partition_size_limit)
     left = limit if limit > 0 else node.config.max_request_partition_size_limit
     cursor = body.cursor
@@ -140,12 +157,12 @@ def describe_topic_partitions(node: Node, request: Request) -> dict[str, Any]:
         topic = image.topics.get(name)
         if topic is None or not _shown(name):
             code = _missing(name)
-            found.append(
-                {"name": name, "error_code": code, "topic_authorized_operations": TOPIC_OPERATIONS}
-            )
+            found.append({"name": name, "error_code": code})
+            _set_operations(node, request, found[-1])
             continue
         indexes = [index for index in sorted(topic.partitions) if index >= first]
-        entry = _entry(node, topic, TOPIC_OPERATIONS)
+        entry = _entry(node, topic)
+        _set_operations(node, request, entry)
         entry["partitions"] = [
             # Java fails on null here.
             {**_partition(node, topic, i), "eligible_leader_replicas": [], "last_known_elr": []}

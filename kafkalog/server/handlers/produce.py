@@ -319,7 +319,7 @@ class _Waiting:
 def _finish(node: Node, request: Request, done: list[_Outcome]) -> None:
     """Answer; with acks=0 there is no answer, and a failure closes the connection."""
     if request.body.acks == NONE:
-        if any(one.answer.get("error_code") for one in done):
+        if request.cut or any(one.answer.get("error_code") for one in done):
             request.drop()
         else:
             request.answer_bytes(b"", -1)

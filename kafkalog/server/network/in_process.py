@@ -26,6 +26,8 @@ BUFFER_BYTES = 1 << 20
 class InProcessTransport:
     """Connects clients to a broker of this process.  Safe to use from many threads."""
 
+    inside = True
+
     def __init__(self, reactor: Reactor, name: str) -> None:
         """`name`: the broker's, for messages."""
         self._reactor = reactor

@@ -25,6 +25,12 @@ class Answers(Protocol):
     def drop(self, request_id: int) -> None:
         """Close its connection."""
 
+    def set_principal(self, request_id: int, principal: int, expires_ms: int = -1) -> None:
+        """Identify its client."""
+
+    def refuse(self, request_id: int, body: bytes, header_version: int, delay_ms: int, /) -> None:
+        """Send an answer later, and close its connection."""
+
 
 class RawRequest:
     """A request for Python, not decoded; it is answered, handed back or dropped exactly once."""

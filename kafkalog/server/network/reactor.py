@@ -8,13 +8,14 @@ import socket
 import uuid
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.config.server import ServerConfig
 from kafkalog.errors import ArgumentError
 from kafkalog.replication.followers import CaughtUp, Follower, FollowerState
-from kafkalog.server.network.counters import HandshakeFailure, Stats
+from kafkalog.server.network.buckets import Buckets
+from kafkalog.server.network.outcomes import Appended, HandshakeFailure, Stats, Usage
 from kafkalog.server.network.raw_request import RawRequest
 from kafkalog.server.network.roles import RoleChange, role_of
 
@@ -43,35 +44,6 @@ _NO_ID = bytes(16)
 _COORDINATOR, _CLIENT = lib.KL_ORIGIN_COORDINATOR, lib.KL_ORIGIN_CLIENT
 ENDPOINT_BYTES = 256
 """Room for a host or a rack, with its NUL."""
-
-
-class Appended(NamedTuple):
-    """The outcome of an append."""
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    """-1 under CreateTime."""
-    log_start_offset: int
-    duplicate: bool
-    """The batch was a duplicate, and nothing was written."""
-    sync_due: bool
-    """flush.messages: no answer before it is on disk, whatever acks says."""
-    cuts: int
-    """How often the log had been truncated before: for `wait`."""
-
-
-class Usage(NamedTuple):
-    """The totals of Produce and Fetch of a principal since the start."""
-
-    produce_requests: int
-    produce_bytes: int
-    """Bytes of the requests."""
-    fetch_requests: int
-    fetch_bytes: int
-    """Bytes of records."""
-    denied: int
-    """Partitions."""
 
 
 def _end(c: Any, logs: "dict[tuple[str, int], Handle]") -> None:
@@ -121,6 +93,8 @@ class Reactor:
             "produce_waiting_max": config.kafkalog_produce_waiting_max,
             "quota_windows": config.replication_quota_window_num,
             "quota_window_ms": config.replication_quota_window_size_seconds * 1000,
+            "client_quota_windows": config.quota_window_num,
+            "client_quota_window_ms": config.quota_window_size_seconds * 1000,
             "node_id": config.node_id if node_id is None else node_id,
             "control_listener": control_listener,
             "manual_clock": int(manual_clock),
@@ -129,6 +103,8 @@ class Reactor:
         check(lib.kl_server_new(ffi.new("kl_server_config *", settings), out))
         self._c = ffi.gc(out[0], lib.kl_server_free)
         self.set_permit(ANONYMOUS, RIGHTS)
+        self.buckets = Buckets(self._c)
+        """What clients use of their quotas."""
         self._stopped = False
         # The logs that C uses: they must not be garbage collected before it has stopped.
         self._logs: dict[tuple[str, int], Handle] = {}
@@ -169,6 +145,14 @@ class Reactor:
         check(lib.kl_server_listen(self._c, host.encode(), port, listener, c_tls, bound))
         return int(bound[0])
 
+    def authenticate(self, listener: int) -> None:
+        """From now on, connections of a listener must authenticate: each begins as UNIDENTIFIED,
+        and all its requests are taken here, one at a time.
+
+        Raises: ArgumentError.
+        """
+        check(lib.kl_server_authenticate(self._c, listener))
+
     def set_tls(self, listener: int, tls: "TlsContext") -> None:
         """Use other keys for later connections of a listener that has TLS; open ones go on.
 
@@ -186,15 +170,9 @@ class Reactor:
         if status == lib.KL_E_TIMEOUT:
             return None
         check(status)
-        return HandshakeFailure.of(out)
-
-    def authenticate(self, listener: int) -> None:
-        """From now on, connections of a listener must authenticate: each begins as UNIDENTIFIED,
-        and all its requests are taken here, one at a time.
-
-        Raises: ArgumentError.
-        """
-        check(lib.kl_server_authenticate(self._c, listener))
+        peer, reason = (ffi.string(text).decode("utf-8", "replace")
+                        for text in (out.peer, out.reason))  # fmt: skip
+        return HandshakeFailure(out.listener, peer, reason, out.lost)
 
     def adopt(self, connection: socket.socket, listener: int) -> None:
         """Serve one end of a connected stream socket as if it had been accepted on `listener`.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
+from ..client_options import resolved
 from ..errors import DataLoss, ReadError
 from ..options import EARLIEST, LATEST, Key, ReadOptions, Retries
 from ..patience import Patience, patiently
@@ -213,7 +214,7 @@ class Brokers:
             from kafkalog.client.link.cluster import Cluster
             from kafkalog.config.consumer import ConsumerConfig
 
-            config = ConsumerConfig(_FETCHES | self._client)
+            config = ConsumerConfig(_FETCHES | resolved(self._client))
             fetching = fetch_options(config)._replace(committed=self._committed)
             self._made = Cluster(self._servers, client_options(config)), fetching
         return self._made

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from ..client_options import resolved
 from ..patience import Patience, patiently
 from ..worker import settle
 from .ageing import old_topics, tell_ageing
@@ -101,7 +102,8 @@ def _write(
     name = BATCH_WRITES if options.path is not None and write is None else sink
     memory: Memory = {}
     placed = Placed()
-    with kafkalog.Producer(where, transactional_id=name, config=dict(options.producer)) as producer:
+    config = resolved(dict(options.producer))
+    with kafkalog.Producer(where, transactional_id=name, config=config) as producer:
         # Fences an earlier writer of this sink, and ends what it left open.
         patiently(producer.init_transactions, _patience(options), options.target)
         if write is not None:
@@ -189,7 +191,7 @@ def _patience(options: WriteOptions) -> Patience:
     """A delivery waits for its target as long as a record waits for its acknowledgement."""
     from kafkalog.config.producer import ProducerConfig
 
-    config = ProducerConfig.of(dict(options.producer))
+    config = ProducerConfig.of(resolved(dict(options.producer)))
     return Patience(
         config.delivery_timeout_ms, config.retry_backoff_ms, config.retry_backoff_max_ms
     )
@@ -199,8 +201,8 @@ def _admin(options: WriteOptions, where: Any) -> Admin:
     import kafkalog
     from kafkalog.config.admin import AdminConfig
 
-    known = AdminConfig.names()
-    config = {name: text for name, text in options.producer if name in known}
+    known, found = AdminConfig.names(), resolved(dict(options.producer))
+    config = {name: text for name, text in found.items() if name in known}
     return kafkalog.Admin(where, config=config)
 
 

@@ -10,12 +10,12 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from urllib.parse import unquote, urlsplit
 
 from ..errors import BadOption
-from ..option_table import BATCH, Option
+from ..option_table import BATCH, CLIENT_CONFIG_FILE, Option
 from .settings import producer_settings
 
 OURS = {
@@ -38,6 +38,7 @@ OURS = {
         "Where tasks put their rows until the driver takes them, in a folder `kafkalog-staging` "
         "of their own: a place that all see. Below one where anybody may write, as /tmp, it is "
         "its owner's alone, and another user's is refused."),
+    "clientConfigFile": Option("", CLIENT_CONFIG_FILE),
     "kafka.batch.size": Option("524288", "Bytes of a record batch that the driver sends."),
     "kafka.transaction.timeout.ms": Option("900000", "How long the driver may take for a batch."),
 }  # fmt: skip
@@ -63,8 +64,8 @@ class WriteOptions:
     """For a stream, if it is an option."""
     query_name: str = ""
     batch_id: int | None = None
-    producer: tuple[tuple[str, str], ...] = ()
-    """Settings of the producer, by Kafka's names."""
+    producer: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Settings of the producer, by Kafka's names; they may be secret."""
     ignored: tuple[str, ...] = ()
 
     @property

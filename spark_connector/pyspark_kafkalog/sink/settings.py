@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..client_options import SERVERS, protects_nothing
+from ..client_options import SERVERS, file_setting, resolved
 from ..errors import BadOption
 
 REFUSED = {
@@ -63,9 +63,9 @@ def producer_settings(
     from kafkalog import KafkalogError
     from kafkalog.config.producer import ProducerConfig
 
-    settings, ignored = dict(_DEFAULTS), []
+    settings, ignored = {**_DEFAULTS, **file_setting(given)}, []
     for name, text in given.items():
-        if not name.startswith("kafka.") or name == SERVERS or protects_nothing(name, text):
+        if not name.startswith("kafka.") or name == SERVERS:
             continue
         setting, value = name.removeprefix("kafka."), text.strip()
         if name in REFUSED:
@@ -78,7 +78,7 @@ def producer_settings(
         else:
             settings[setting] = value
     try:
-        ProducerConfig.of(settings)
+        ProducerConfig.of(resolved(settings))
     except KafkalogError as error:
         raise BadOption(f"option 'kafka.*': {error}") from None
     return tuple(sorted(settings.items())), tuple(sorted(ignored))

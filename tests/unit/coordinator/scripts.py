@@ -17,7 +17,7 @@ Script = Callable[[Side], None]
 RANGE = [{"name": "range", "metadata": subscription("t")}]
 BOTH = [*RANGE, {"name": "roundrobin", "metadata": subscription("t")}]
 SESSION_MS = 30_000
-SHORT_MS = 5_000
+SHORT_MS = 2_000
 """Session timeout of members that are removed, in ms: long enough for the steps before that, even
 on a machine that stalls for most of it."""
 TOGETHER = 8

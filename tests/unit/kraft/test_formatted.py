@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from kafkalog import Broker
-from kafkalog.directory.manager import Manager
 from kafkalog.disk import layout
 from kafkalog.errors import ArgumentError, CorruptLog
-from kafkalog.kraft.kraftlog import MetadataLog
 from kafkalog.kraft.records import encode
 from kafkalog.kraft.snapshots import render_snapshot
 from kafkalog.metadata.image import empty_image
+from kafkalog.security.scram import Credential
 
 Record = tuple[str, dict[str, Any]]
 BOB: Record = ("UserScramCredentialRecord", {
@@ -48,18 +47,14 @@ def formatted(path: Path, records: list[Record], place: str = layout.BOOTSTRAP) 
 
 
 @PLACES
-def test_a_directory_with_credentials_is_not_served(tmp_path: Path, place: str) -> None:
-    """Otherwise its credentials would be overwritten, and every client served."""
+def test_the_credentials_of_a_directory_are_kept(tmp_path: Path, place: str) -> None:
+    """The users that it was formatted with are there from the first start on."""
     path = tmp_path / "d"
     data = formatted(path, [*levels(metadata_version=27), BOB], place)
     for _ in range(2):
-        with pytest.raises(ArgumentError, match="the metadata hold 1 SCRAM credentials"):
-            Broker(path)
+        with Broker(path) as broker:
+            assert broker._node.image.scram == {("bob", 1): Credential(b"salt", b"k", b"k", 4096)}
         assert (path / place).read_bytes() == data
-    with Manager(path) as manager, MetadataLog.open(manager) as metadata:
-        assert list(metadata.image.scram) == [("bob", 1)]
-        metadata.write([("RemoveUserScramCredentialRecord", {"name": "bob", "mechanism": 1})])
-    Broker(path).close()
 
 
 @PLACES

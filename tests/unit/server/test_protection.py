@@ -80,7 +80,7 @@ def test_values_that_keep_nobody_out_are_named_and_passed_over() -> None:
     assert notes == tuple(f"{name}: ignored: this value restricts nothing" for name in harmless)
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
 def test_a_listener_that_is_not_plain_ends_the_start(tmp_path: Path, protocol: str) -> None:
     with pytest.raises(InvalidSetting, match=protocol):
         Broker(tmp_path / "data", listeners=f"{protocol}://127.0.0.1:0")
@@ -103,9 +103,9 @@ RECORDS: dict[str, tuple[str, dict[str, Any]]] = {
     "ACLs": ("AccessControlEntryRecord", {
         "id": ID, "resource_type": 2, "resource_name": "t", "pattern_type": 3,
         "principal": "User:a", "host": "*", "operation": 3, "permission_type": 3}),
-    "SCRAM credentials": ("UserScramCredentialRecord", {
-        "name": "bob", "mechanism": 1, "salt": b"s", "stored_key": b"k", "server_key": b"k",
-        "iterations": 4096}),
+    "delegation tokens": ("DelegationTokenRecord", {
+        "owner": "User:a", "requester": "User:a", "renewers": [], "issue_timestamp": 1,
+        "max_timestamp": 1 << 60, "expiration_timestamp": 1 << 60, "token_id": "t"}),
     "super.users": ("ConfigRecord", {
         "resource_type": 4, "resource_name": "", "name": "super.users", "value": "User:a"}),
 }  # fmt: skip
@@ -127,8 +127,7 @@ def test_a_directory_that_somebody_protected_is_not_served(tmp_path: Path, what:
         elif what == "super.users":
             metadata.write([("ConfigRecord", {**RECORDS[what][1], "value": None})])
         else:
-            gone = {"name": "bob", "mechanism": 1}
-            metadata.write([("RemoveUserScramCredentialRecord", gone)])
+            metadata.write([("RemoveDelegationTokenRecord", {"token_id": "t"})])
     Broker(tmp_path).close()
 
 

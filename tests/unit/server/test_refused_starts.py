@@ -19,9 +19,6 @@ from kafkalog.config.server_properties import sorted_out
 from kafkalog.directory.manager import Manager
 from kafkalog.disk import layout
 from kafkalog.kraft.kraftlog import MetadataLog
-from kafkalog.kraft.records import encode
-from kafkalog.kraft.snapshots import render_snapshot
-from kafkalog.metadata.image import empty_image
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.testing.standin import StandIn
 from kafkalog.zookeeper import tree
@@ -318,26 +315,13 @@ def of_several_voters(place: Place) -> None:
         Broker(place.path, ())
 
 
-def formatted_with_users(place: Place) -> None:
-    """As by Kafka's tools, before anything has run on it."""
-    place.path.mkdir()
-    meta = layout.new_meta_properties(1)
-    (place.path / "meta.properties").write_bytes(layout.render_meta_properties(meta))
-    level = "FeatureLevelRecord", {"name": "metadata.version", "feature_level": 27}
-    values = [encode(*one, empty_image("", 1)) for one in (level, RECORDS["SCRAM credentials"])]
-    (place.path / layout.BOOTSTRAP).write_bytes(render_snapshot(values, 0, (0, 0)))
-    (place.path / ".lock").write_bytes(b"")
-    with unchanged(place, errors.ArgumentError, "the metadata hold 1 SCRAM credentials", False):
-        Broker(place.path, ())
-
-
 def written(place: Place, record: tuple[str, Mapping[str, Any]]) -> None:
     with Manager(place.path) as manager, MetadataLog.open(manager) as metadata:
         metadata.write([record])
 
 
 ALONE = [alone_other_number, alone_taken_address, of_a_cluster, with_rules, of_several_nodes,
-         of_several_voters, formatted_with_users]  # fmt: skip
+         of_several_voters]  # fmt: skip
 
 
 @pytest.mark.parametrize("refused", ALONE, ids=lambda one: one.__name__)

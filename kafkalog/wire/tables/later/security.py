@@ -1,82 +1,15 @@
-"""Authentication, access lists, tokens."""
+"""Delegation tokens."""
 
 from __future__ import annotations
 
 from kafkalog.wire.api import Api
 
 __all__ = [
-    "ALTER_USER_SCRAM_CREDENTIALS",
-    "CREATE_ACLS",
     "CREATE_DELEGATION_TOKEN",
-    "DELETE_ACLS",
-    "DESCRIBE_ACLS",
     "DESCRIBE_DELEGATION_TOKEN",
-    "DESCRIBE_USER_SCRAM_CREDENTIALS",
     "EXPIRE_DELEGATION_TOKEN",
     "RENEW_DELEGATION_TOKEN",
-    "SASL_AUTHENTICATE",
-    "SASL_HANDSHAKE",
 ]
-
-SASL_HANDSHAKE = Api(
-    17, "SaslHandshake", "0-1",
-    request="Mechanism:str",
-    response="ErrorCode:i16, Mechanisms:[]str",
-)  # fmt: skip
-
-DESCRIBE_ACLS = Api(
-    29, "DescribeAcls", "1-3", flexible=2,
-    request="""
-        ResourceTypeFilter:i8, ResourceNameFilter:str(null), PatternTypeFilter:i8(=3),
-        PrincipalFilter:str(null), HostFilter:str(null), Operation:i8, PermissionType:i8
-    """,
-    response="""
-        ThrottleTimeMs:i32, ErrorCode:i16, ErrorMessage:str(null),
-        Resources[]{
-            ResourceType:i8, ResourceName:str, PatternType:i8(=3),
-            Acls[]{Principal:str, Host:str, Operation:i8, PermissionType:i8}
-        }
-    """,
-)  # fmt: skip
-
-CREATE_ACLS = Api(
-    30, "CreateAcls", "1-3", flexible=2,
-    request="""
-        Creations[]{
-            ResourceType:i8, ResourceName:str, ResourcePatternType:i8(=3), Principal:str,
-            Host:str, Operation:i8, PermissionType:i8
-        }
-    """,
-    response="ThrottleTimeMs:i32, Results[]{ErrorCode:i16, ErrorMessage:str(null)}",
-)  # fmt: skip
-
-DELETE_ACLS = Api(
-    31, "DeleteAcls", "1-3", flexible=2,
-    request="""
-        Filters[]{
-            ResourceTypeFilter:i8, ResourceNameFilter:str(null), PatternTypeFilter:i8(=3),
-            PrincipalFilter:str(null), HostFilter:str(null), Operation:i8, PermissionType:i8
-        }
-    """,
-    response="""
-        ThrottleTimeMs:i32,
-        FilterResults[]{
-            ErrorCode:i16, ErrorMessage:str(null),
-            MatchingAcls[]{
-                ErrorCode:i16, ErrorMessage:str(null), ResourceType:i8, ResourceName:str,
-                PatternType:i8(=3), Principal:str, Host:str, Operation:i8, PermissionType:i8
-            }
-        }
-    """,
-)  # fmt: skip
-
-SASL_AUTHENTICATE = Api(
-    36, "SaslAuthenticate", "0-2", flexible=2,
-    request="AuthBytes:bytes",
-    response="""
-        ErrorCode:i16, ErrorMessage:str(null), AuthBytes:bytes, SessionLifetimeMs:i64(1+)
-    """,
-)  # fmt: skip
 
 CREATE_DELEGATION_TOKEN = Api(
     38, "CreateDelegationToken", "1-3", flexible=2,
@@ -117,25 +50,4 @@ DESCRIBE_DELEGATION_TOKEN = Api(
         },
         ThrottleTimeMs:i32
     """,
-)  # fmt: skip
-
-DESCRIBE_USER_SCRAM_CREDENTIALS = Api(
-    50, "DescribeUserScramCredentials", "0", flexible=0,
-    request="Users[](null){Name:str}",
-    response="""
-        ThrottleTimeMs:i32, ErrorCode:i16, ErrorMessage:str(null),
-        Results[]{
-            User:str, ErrorCode:i16, ErrorMessage:str(null),
-            CredentialInfos[]{Mechanism:i8, Iterations:i32}
-        }
-    """,
-)  # fmt: skip
-
-ALTER_USER_SCRAM_CREDENTIALS = Api(
-    51, "AlterUserScramCredentials", "0", flexible=0,
-    request="""
-        Deletions[]{Name:str, Mechanism:i8},
-        Upsertions[]{Name:str, Mechanism:i8, Iterations:i32, Salt:bytes, SaltedPassword:bytes}
-    """,
-    response="ThrottleTimeMs:i32, Results[]{User:str, ErrorCode:i16, ErrorMessage:str(null)}",
 )  # fmt: skip

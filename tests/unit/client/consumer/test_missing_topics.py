@@ -22,7 +22,13 @@ from tests.unit.client.consumer.members import Coordinator, joined
 A, B = TopicPartition("ta", 0), TopicPartition("tb", 0)
 OPTIONS: dict[str, Any] = {
     "auto_offset_reset": "earliest",
-    "config": {"fetch.max.wait.ms": 10, "allow.auto.create.topics": False},
+    "heartbeat_ms": 20,
+    "config": {
+        "fetch.max.wait.ms": 10,
+        "retry.backoff.ms": 5,
+        "retry.backoff.max.ms": 50,
+        "allow.auto.create.topics": False,
+    },
 }
 
 

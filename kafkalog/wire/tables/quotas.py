@@ -10,7 +10,7 @@ __all__ = [
 ]
 
 DESCRIBE_CLIENT_QUOTAS = Api(
-    48, "DescribeClientQuotas", "0-1", flexible=1,
+    48, "DescribeClientQuotas", "0-1", flexible=1, served="0-1",
     request="Components[]{EntityType:str, MatchType:i8, Match:str(null)}, Strict:bool",
     response="""
         ThrottleTimeMs:i32, ErrorCode:i16, ErrorMessage:str(null),
@@ -21,7 +21,7 @@ DESCRIBE_CLIENT_QUOTAS = Api(
 )  # fmt: skip
 
 ALTER_CLIENT_QUOTAS = Api(
-    49, "AlterClientQuotas", "0-1", flexible=1,
+    49, "AlterClientQuotas", "0-1", flexible=1, served="0-1",
     request="""
         Entries[]{
             Entity[]{EntityType:str, EntityName:str(null)},

@@ -1,10 +1,24 @@
-"""Counters and reports of the network side."""
+"""The results of a reactor's calls."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from kafkalog._native import ffi
+__all__ = ["Appended", "HandshakeFailure", "Stats", "Usage"]
 
-__all__ = ["HandshakeFailure", "Stats"]
+
+class Appended(NamedTuple):
+    """The outcome of an append."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """-1 under CreateTime."""
+    log_start_offset: int
+    duplicate: bool
+    """The batch was a duplicate, and nothing was written."""
+    sync_due: bool
+    """flush.messages: no answer before it is on disk, whatever acks says."""
+    cuts: int
+    """How often the log had been truncated before: for `wait`."""
 
 
 class Stats(NamedTuple):
@@ -46,9 +60,15 @@ class HandshakeFailure(NamedTuple):
     lost: int
     """Further failures before it that are not reported."""
 
-    @classmethod
-    def of(cls, found: Any) -> "HandshakeFailure":
-        """From a kl_handshake_failure."""
-        peer, reason = (ffi.string(text).decode(errors="replace")
-                        for text in (found.peer, found.reason))  # fmt: skip
-        return cls(found.listener, peer, reason, found.lost)
+
+class Usage(NamedTuple):
+    """The totals of Produce and Fetch of a principal since the start."""
+
+    produce_requests: int
+    produce_bytes: int
+    """Bytes of the requests."""
+    fetch_requests: int
+    fetch_bytes: int
+    """Bytes of records."""
+    denied: int
+    """Partitions."""

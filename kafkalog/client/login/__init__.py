@@ -1,0 +1,1 @@
+"""How a client protects its connections and proves who it is: TLS, SASL mechanisms, tokens."""

@@ -1,0 +1,165 @@
+"""A directory with SCRAM credentials goes from Apache Kafka to us and back: users log in with the
+same passwords, and both give the same answers to the same changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.directory.manager import Manager
+from kafkalog.kraft.records import decode, encode
+from kafkalog.metadata.image import empty_image
+from kafkalog.security.scram import ClientExchange, Mechanism, credential_of, salted_password
+from kafkalog.server.broker import Broker, node_of
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support import apache
+from tests.support.raw import Raw
+
+pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(300)]
+
+SHA_256, SHA_512 = Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512
+FORMATTED = (
+    *("--add-scram", "SCRAM-SHA-256=[name=alice,password=secret,salt=c2FsdA==,iterations=8192]"),
+    *("--add-scram", "SCRAM-SHA-512=[name=alice,password=secret]"),
+)
+KINDS = ("UserScramCredentialRecord", "RemoveUserScramCredentialRecord")
+
+
+class Secured(apache.Broker):
+    """Apache Kafka with a plain listener and one for SCRAM."""
+
+    def __init__(self, directory: Path) -> None:
+        plain, controller, self.sasl = (apache.free_port() for _ in range(3))
+        super().__init__(
+            directory,
+            f"""
+listeners=PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{self.sasl},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{self.sasl}
+controller.quorum.voters=1@127.0.0.1:{controller}
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT
+sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512
+listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+""",  # noqa: E501
+            port=plain,
+            formatted=FORMATTED,
+        )
+
+    def login(self, mechanism: Mechanism, user: str, password: str) -> bool:
+        """Authenticate with our side of the exchange; returns whether both sides agreed."""
+        exchange = ClientExchange(mechanism, user, password)
+        with Raw(f"127.0.0.1:{self.sasl}") as raw:
+            raw.call(apis.SASL_HANDSHAKE, 1, mechanism=mechanism.sasl_name)
+            answer = b""
+            while not exchange.done:
+                data = exchange.step(answer)
+                if exchange.done:
+                    return True
+                found = raw.call(apis.SASL_AUTHENTICATE, 2, auth_bytes=data)
+                if found.error_code:
+                    return False
+                answer = found.auth_bytes
+        return True
+
+
+def upsertion(user: str, mechanism: int = 1, iterations: int = 4096, **more: Any) -> Any:
+    salted = salted_password(SHA_256, "pencil", b"salt", 4096)
+    return {"name": user, "mechanism": mechanism, "iterations": iterations, "salt": b"salt",
+            "salted_password": salted, **more}  # fmt: skip
+
+
+def deletion(user: str, mechanism: int = 1) -> dict[str, Any]:
+    return {"name": user, "mechanism": mechanism}
+
+
+CHANGES = [
+    [upsertion("carol"), upsertion("b,=x", 2, 16384)],
+    [upsertion("carol"), upsertion("carol", 2)],
+    [upsertion("dave"), upsertion("dave"), deletion("dave")],
+    [deletion("carol"), upsertion("carol")],
+    [deletion("nobody"), deletion("carol", 2), upsertion("", 1), deletion("", 1)],
+    [upsertion("x", 0), deletion("y", 3), upsertion("z", 1, 4095), upsertion("w", 1, 16385)],
+    [upsertion("x", 0, 1), upsertion("z", -1), upsertion("w", 1, -5)],
+    [deletion("b,=x", 2), upsertion("erin", 2, 4096, salt=b""), upsertion("carol", 1, 5000)],
+    [upsertion("frank", 1, 4096, salted_password=b"short")],
+    [],
+]
+ASKED = [None, [], ["alice"], ["alice", "alice"], ["nobody", "carol"], ["erin", ""]]
+
+
+def answers(raw: Raw) -> Iterator[Any]:
+    """The answers to the same changes and questions."""
+    for changes in CHANGES:
+        found = raw.call(
+            apis.ALTER_USER_SCRAM_CREDENTIALS,
+            deletions=[one for one in changes if "salt" not in one],
+            upsertions=[one for one in changes if "salt" in one],
+        )
+        yield sorted((one.user, one.error_code, one.error_message) for one in found.results)
+    for users in ASKED:
+        names = None if users is None else [{"name": user} for user in users]
+        found = raw.call(apis.DESCRIBE_USER_SCRAM_CREDENTIALS, users=names)
+        rows = [
+            (one.user, one.error_code, one.error_message,
+             sorted((info.mechanism, info.iterations) for info in one.credential_infos))
+            for one in found.results
+        ]  # fmt: skip
+        yield found.error_code, found.error_message, sorted(rows)
+
+
+def records(directory: Path) -> list[bytes]:
+    """The bytes of the records about credentials in the metadata log, in order."""
+    found = []
+    with Manager(directory, mode="r") as manager:
+        for record in manager.get("__cluster_metadata", 0).scan():
+            if record.value and not isinstance(entry := decode(bytes(record.value)), str):
+                found += [bytes(record.value)] if entry.name in KINDS else []
+    return found
+
+
+def test_a_directory_with_credentials_changes_hands(kafka_jars: Path, tmp_path: Path) -> None:
+    theirs, ours = tmp_path / "kafka" / "data", tmp_path / "ours"
+    theirs.parent.mkdir()
+    with Secured(theirs) as kafka:
+        with Raw(kafka.bootstrap_servers) as raw:
+            said = list(answers(raw))
+            odd = [[upsertion("odd", 1, 4096, salted_password=b"")],
+                   [upsertion("odd", salt=b"s" * 2000)]]  # fmt: skip
+            empty, long = (
+                raw.call(apis.ALTER_USER_SCRAM_CREDENTIALS, deletions=[], upsertions=one)
+                .results[0] for one in odd
+            )  # fmt: skip
+        assert kafka.login(SHA_256, "alice", "secret") and kafka.login(SHA_512, "alice", "secret")
+        assert kafka.login(SHA_256, "carol", "wrong") is False
+        assert kafka.stop() in (0, 143)
+    # Two differences: we say what is wrong with an empty password, and have a longest salt.
+    assert empty.error_code == ErrorCode.UNKNOWN_SERVER_ERROR and long.error_code == 0
+    with Broker(theirs) as broker:
+        known = node_of(broker).image.scram
+        assert known["alice", 1] == credential_of(SHA_256, "secret", 8192, b"salt")
+        with Raw(broker.bootstrap_servers) as raw:
+            for user, mechanism in (("bob", SHA_256), ("f,=o", SHA_512)):
+                salted = salted_password(mechanism, "pencil", b"pepper", 4096)
+                new = upsertion(user, mechanism, salt=b"pepper", salted_password=salted)
+                raw.call(apis.ALTER_USER_SCRAM_CREDENTIALS, deletions=[], upsertions=[new])
+            gone = [deletion("alice"), deletion("odd")]
+            raw.call(apis.ALTER_USER_SCRAM_CREDENTIALS, deletions=gone, upsertions=[])
+    with Secured(theirs) as kafka:
+        assert kafka.login(SHA_256, "bob", "pencil") and kafka.login(SHA_512, "f,=o", "pencil")
+        assert kafka.login(SHA_512, "alice", "secret") and not kafka.login(SHA_256, "alice", "x")
+        assert kafka.stop() in (0, 143)
+    # The same changes here, from the same start.
+    with Broker(ours) as broker, Raw(broker.bootstrap_servers) as raw:
+        first = [upsertion("alice", 1, 8192), upsertion("alice", 2)]
+        for one in first:
+            raw.call(apis.ALTER_USER_SCRAM_CREDENTIALS, deletions=[], upsertions=[one])
+        assert list(answers(raw)) == said
+    image = empty_image("", 1)
+    written = [decode(one) for one in records(theirs)]
+    assert [encode(one.name, one.fields, image) for one in written] == records(theirs)
+    mine = {one for one in records(ours) if b"alice" not in one}
+    assert mine <= set(records(theirs)) and len(mine) > 5
