@@ -13,6 +13,7 @@ from typing import Any
 from kafkalog.clock import Clock
 from kafkalog.config.server import ServerConfig
 from kafkalog.errors import (
+    AuthenticationFailed,
     InvalidRequest,
     KafkalogError,
     SaslAuthenticationFailed,
@@ -108,7 +109,12 @@ class Authentication:
         """Take a request of a connection that has not authenticated; `serve` answers it if it may
         be answered, or needs no SASL."""
         if request.peer.listener not in self._mechanisms:
-            principal = self._identify(request.peer.listener, request.subject)
+            try:
+                principal = self._identify(request.peer.listener, request.subject)
+            except AuthenticationFailed as problem:
+                self._logged.warning("%s: %s", request.peer.host, problem)
+                request.drop()
+                return
             request.identify(self._admission.number_of(principal, request.peer.host))
             serve(request)
             return
