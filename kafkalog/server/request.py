@@ -80,7 +80,7 @@ class Request:
         """Its connection's number, never reused."""
         self.correlation_id: int = raw.correlation_id
         self.subject: bytes | None = raw.subject
-        """That of an unidentified client's certificate; empty: it has shown none."""
+        """DER of the subject of the client's certificate; None: it showed none."""
         self.peer = Peer(raw.client_id, _host(raw.peer), raw.listener, raw.principal)
         self.body: Any = raw.body
         """The bytes after the header, later the decoded Struct."""
