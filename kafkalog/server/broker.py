@@ -147,11 +147,13 @@ class Broker:
         self._given = ServerConfig.without_texts_of_secrets(given)
         alone = not isinstance(listeners, str) and listeners is not None and not listeners
         planned = () if alone else places.planned(self._config)
+        self._clock: Clock = clock or SystemClock()
         self._mechanisms = {
-            number: mechanisms_of(self._config, one.name, lambda: self._metadata.image)
+            number: mechanisms_of(
+                self._config, one.name, lambda: self._metadata.image, self._clock
+            )
             for number, one in enumerate(planned) if one.protocol.authenticates
         }  # fmt: skip
-        self._clock: Clock = clock or SystemClock()
         self._manual = not isinstance(self._clock, SystemClock)
         self._pid = os.getpid()
         self._closing = threading.Lock()
