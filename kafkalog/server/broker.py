@@ -155,7 +155,9 @@ class Broker:
         planned = () if alone else places.planned(self._config)
         self._clock: Clock = clock or SystemClock()
         self._mechanisms = {
-            number: mechanisms_of(self._config, one.name, lambda: self._metadata.image, self._clock)
+            number: mechanisms_of(
+                self._config, one.name, lambda: self._metadata.image, self._clock
+            )
             for number, one in enumerate(planned) if one.protocol.authenticates
         }  # fmt: skip
         self._manual = not isinstance(self._clock, SystemClock)

@@ -139,3 +139,17 @@ def test_a_running_broker_takes_no_such_setting(raw: Raw) -> None:
 def test_other_settings_are_no_protection() -> None:
     for name in ("log.retention.ms", "sslx", "my.ssl.thing", "listener.name.x.max.connections"):
         assert not protects(name, "7")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_serve_warns_of_a_listener_that_is_open_to_other_machines(
+    tmp_path: Path, host: str
+) -> None:
+    command = [sys.executable, "-m", "kafkalog", "serve", "--dir", str(tmp_path / "d"), "--listen",
+               f"{host}:0", "--log-level", "ERROR"]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as serving:
+        assert serving.stdout is not None
+        assert b"kafkalog serves" in serving.stdout.readline()
+        serving.terminate()
+        _, errors = serving.communicate(timeout=LIMIT_S)
+    assert (b"WARNING: listener PLAINTEXT (0.0.0.0" in errors) == (host == "0.0.0.0")
