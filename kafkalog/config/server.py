@@ -59,8 +59,8 @@ class ServerConfig(
     )
     listener_security_protocol_map = Words(
         tuple(f"{name}:{name}" for name in ("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT")),
-        "The security protocol of each listener name: PLAINTEXT or SASL_PLAINTEXT. A name that is "
-        "a protocol needs no entry. A node of a cluster has PLAINTEXT only.",
+        "The security protocol of each listener name: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. "
+        "A name that is a protocol needs no entry. A node of a cluster has PLAINTEXT only.",
         pattern=r"[A-Za-z0-9_.\-]+:[A-Z0-9_]+",
         example="NAME:PROTOCOL",
     )

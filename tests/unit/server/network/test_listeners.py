@@ -92,13 +92,12 @@ def test_the_controllers_listener_is_not_the_brokers() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
-def test_security_protocols_that_are_not_there_yet_are_refused_by_name(protocol: str) -> None:
-    with pytest.raises(
-        InvalidSetting, match=f"OUT has security protocol {protocol}, which is not supported yet"
-    ):
-        planned(config("OUT://h:1", listener_security_protocol_map=f"OUT:{protocol}"))
-    with pytest.raises(InvalidSetting, match=f"{protocol} has security protocol {protocol}"):
-        planned(config(f"{protocol}://h:1"))
+def test_encrypted_listeners_are_for_a_node_that_is_alone(protocol: str) -> None:
+    """A node of a cluster refuses them by name."""
+    (one,) = planned(config("OUT://h:1", listener_security_protocol_map=f"OUT:{protocol}"))
+    assert one.protocol.name == protocol
+    with pytest.raises(InvalidSetting, match=f"{protocol}, which is not supported in a cluster"):
+        planned(config(f"{protocol}://h:1", zookeeper_connect="h:2181"))
 
 
 def test_a_name_without_a_protocol_is_refused() -> None:
