@@ -144,7 +144,7 @@ def records(directory: Path) -> list[bytes]:
 
 
 def changed_here(directory: Path, token: Any) -> Any:
-    """Change credentials in our broker, and create a token; returns the token.  `token`: Kafka's."""
+    """Change credentials in our broker and create a token, which is returned; `token`: Kafka's."""
     with Broker(directory) as broker:
         known = node_of(broker).image.scram
         assert known["alice", 1] == credential_of(SHA_256, "secret", 8192, b"salt")
