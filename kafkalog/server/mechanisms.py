@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from kafkalog.clock import Clock
 from kafkalog.config.declare import Password
-from kafkalog.config.sasl import SASL_MECHANISMS
+from kafkalog.config.sasl import SASL_MECHANISMS, SIGNED, UNSIGNED
 from kafkalog.config.server import ServerConfig
 from kafkalog.errors import InvalidSetting
 from kafkalog.security.jaas import LoginModule, parse_jaas
+from kafkalog.security.oauth import OAuthExchange, Rules, Token, checked_claims, unsigned_claims
 from kafkalog.security.plain import PlainExchange, PlainUsers
 from kafkalog.security.scram import Decoys, Mechanism, ServerExchange
 from kafkalog.security.tokens import login_of_token
+from kafkalog.server.jwks import Jwks
 
 if TYPE_CHECKING:
     from kafkalog.metadata.image import MetadataImage
@@ -77,10 +79,13 @@ def _mechanism(
         raise InvalidSetting(
             f"{setting}: found another login module, wanted one named {_MODULES[name]}"
         )
+    handler = setting.replace("jaas.config", "server.callback.handler.class")
+    if name != "OAUTHBEARER" and own.sasl_server_callback_handler_class:
+        raise InvalidSetting(f"{handler}: found a value, wanted none for {name}")
     if name == "PLAIN":
         return _plain(module, setting)
     if name == "OAUTHBEARER":
-        raise InvalidSetting(f"{setting}: OAUTHBEARER is not supported yet")
+        return _oauth(own, handler, clock)
     return _scram(Mechanism.named(name), image, config.delegation_token_secret_key, clock)
 
 
@@ -109,3 +114,36 @@ def _scram(
         )
 
     return begin
+
+
+def _oauth(own: ServerConfig, handler: str, clock: Clock) -> Callable[[], Exchange]:
+    rules = Rules(
+        own.sasl_oauthbearer_sub_claim_name, own.sasl_oauthbearer_scope_claim_name,
+        own.sasl_oauthbearer_expected_audience, own.sasl_oauthbearer_expected_issuer,
+        own.sasl_oauthbearer_clock_skew_seconds * 1000,
+    )  # fmt: skip
+    if own.sasl_server_callback_handler_class == UNSIGNED:
+
+        def unsigned(token: str) -> Token:
+            return checked_claims(unsigned_claims(token), rules, clock.now_ms())
+
+        return lambda: OAuthExchange(unsigned)
+    if own.sasl_server_callback_handler_class != SIGNED:
+        raise InvalidSetting(
+            f"{handler}: found none, wanted {SIGNED}; or {UNSIGNED}, which accepts tokens that "
+            "anybody can make"
+        )
+    url = "sasl.oauthbearer.jwks.endpoint.url"
+    if not own[url]:
+        raise InvalidSetting(f"{url}: found none, wanted the URL of the keys")
+    for name, given, may_lack in (
+        ("audience", rules.audiences, own.sasl_oauthbearer_allow_unverified_audience),
+        ("issuer", rules.issuer, own.sasl_oauthbearer_allow_unverified_issuer),
+    ):
+        if not given and not may_lack:
+            raise InvalidSetting(
+                f"sasl.oauthbearer.expected.{name}: found none, wanted a value next to {url}; or "
+                f"sasl.oauthbearer.allow.unverified.{name}=true"
+            )
+    keys = Jwks(own[url], own.sasl_oauthbearer_jwks_endpoint_refresh_ms, rules, clock)
+    return lambda: OAuthExchange(keys.validate)
