@@ -143,25 +143,9 @@ def records(directory: Path) -> list[bytes]:
     return found
 
 
-def test_a_directory_with_credentials_changes_hands(kafka_jars: Path, tmp_path: Path) -> None:
-    theirs, ours = tmp_path / "kafka" / "data", tmp_path / "ours"
-    theirs.parent.mkdir()
-    with Secured(theirs) as kafka:
-        with Raw(kafka.bootstrap_servers) as raw:
-            said = list(answers(raw))
-            odd = [[upsertion("odd", 1, 4096, salted_password=b"")],
-                   [upsertion("odd", salt=b"s" * 2000)]]  # fmt: skip
-            empty, long = (
-                raw.call(apis.ALTER_USER_SCRAM_CREDENTIALS, deletions=[], upsertions=one)
-                .results[0] for one in odd
-            )  # fmt: skip
-        assert kafka.login(SHA_256, "alice", "secret") and kafka.login(SHA_512, "alice", "secret")
-        assert kafka.login(SHA_256, "carol", "wrong") is None
-        token = token_of(kafka)
-        assert kafka.stop() in (0, 143)
-    # Two differences: we say what is wrong with an empty password, and have a longest salt.
-    assert empty.error_code == ErrorCode.UNKNOWN_SERVER_ERROR and long.error_code == 0
-    with Broker(theirs) as broker:
+def changed_here(directory: Path, token: Any) -> Any:
+    """Change credentials in our broker and create a token, which is returned; `token`: Kafka's."""
+    with Broker(directory) as broker:
         known = node_of(broker).image.scram
         assert known["alice", 1] == credential_of(SHA_256, "secret", 8192, b"salt")
         image = node_of(broker).image
@@ -183,6 +167,28 @@ def test_a_directory_with_credentials_changes_hands(kafka_jars: Path, tmp_path: 
                 raw.call(apis.ALTER_USER_SCRAM_CREDENTIALS, deletions=[], upsertions=[new])
             gone = [deletion("alice"), deletion("odd")]
             raw.call(apis.ALTER_USER_SCRAM_CREDENTIALS, deletions=gone, upsertions=[])
+    return made
+
+
+def test_a_directory_with_credentials_changes_hands(kafka_jars: Path, tmp_path: Path) -> None:
+    theirs, ours = tmp_path / "kafka" / "data", tmp_path / "ours"
+    theirs.parent.mkdir()
+    with Secured(theirs) as kafka:
+        with Raw(kafka.bootstrap_servers) as raw:
+            said = list(answers(raw))
+            odd = [[upsertion("odd", 1, 4096, salted_password=b"")],
+                   [upsertion("odd", salt=b"s" * 2000)]]  # fmt: skip
+            empty, long = (
+                raw.call(apis.ALTER_USER_SCRAM_CREDENTIALS, deletions=[], upsertions=one)
+                .results[0] for one in odd
+            )  # fmt: skip
+        assert kafka.login(SHA_256, "alice", "secret") and kafka.login(SHA_512, "alice", "secret")
+        assert kafka.login(SHA_256, "carol", "wrong") is None
+        token = token_of(kafka)
+        assert kafka.stop() in (0, 143)
+    # Two differences: we say what is wrong with an empty password, and have a longest salt.
+    assert empty.error_code == ErrorCode.UNKNOWN_SERVER_ERROR and long.error_code == 0
+    made = changed_here(theirs, token)
     with Secured(theirs) as kafka:
         for name, password, caller in (("ours", made["hmac"], "bob"),
                                        (token.token_id, token.hmac, "alice")):  # fmt: skip

@@ -89,7 +89,7 @@ Change = Callable[..., rules_.Plan]
 
 
 @pytest.mark.parametrize("change", [rules_.renew_token, rules_.expire_token])
-def test_who_may_change_a_token(change: Change) -> None:
+def test_owner_and_renewers_may_change_a_token(change: Change) -> None:
     """Its owner and its renewers, with its password; nobody after its end."""
     image, _ = created(NEW, BOB)
     password = hmac_of(SECRET, "id")
@@ -263,7 +263,7 @@ def test_our_admin(broker: Broker, caller: Caller) -> None:
 
 
 @pytest.mark.parametrize("who", [ANONYMOUS, ALICE._replace(by_token=True)])
-def test_who_gets_no_answer_about_tokens(caller: Caller, who: Principal) -> None:
+def test_some_callers_get_no_answer_about_tokens(caller: Caller, who: Principal) -> None:
     """A caller that is not known, and one that authenticated by a token."""
     caller.be(who)
     denied = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
