@@ -32,6 +32,8 @@ COMMANDS: dict[str, str] = {
     "configs": "show and change settings of topics, brokers, groups and clients",
     "quotas": "show and change the quotas of clients: bytes, time, connections",
     "users": "show users' SCRAM credentials; add, replace and delete them",
+    "acls": "show, add and remove permissions",
+    "tokens": "show, create, renew and expire delegation tokens",
     "cluster": "administer a cluster: nodes, replicas, leaders; try one here",
     "features": "show and change the levels of a cluster's features",
     "offsets": "show where partitions begin and end, or the offset at a time",
@@ -51,7 +53,8 @@ HIDDEN = {"failpoints": "list the failpoints of the test build"}
 
 OF_KAFKA = {
     "connect-mirror-maker": "mirror",
-    "kafka-broker-api-versions, kafka-acls, kafka-delegation-tokens": None,
+    "kafka-acls": "acls",
+    "kafka-broker-api-versions": None,
     "kafka-client-metrics": "configs --entity-type client-metrics",
     "kafka-cluster": "cluster id, cluster endpoints, cluster unregister",
     "kafka-configs": "configs, users, quotas",
@@ -59,6 +62,7 @@ OF_KAFKA = {
     "kafka-console-producer": "produce",
     "kafka-consumer-groups, kafka-groups": "groups",
     "kafka-consumer-perf-test, kafka-producer-perf-test, kafka-e2e-latency": "perf",
+    "kafka-delegation-tokens": "tokens",
     "kafka-delete-records": "topics delete-records",
     "kafka-dump-log": "dump",
     "kafka-features": "features",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from kafkalog.config.authorizer import AuthorizerConfig
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.declare import Flag, Long, Password, Secret, Whole, Word, Words
 from kafkalog.config.group import GroupConfig
@@ -11,6 +12,7 @@ from kafkalog.config.quota import QuotaConfig
 from kafkalog.config.replica import ReplicaConfig
 from kafkalog.config.sasl import SaslServerSettings
 from kafkalog.config.ssl import ServerSslSettings
+from kafkalog.config.tokens import TokenSettings
 from kafkalog.config.topic import TopicConfig
 from kafkalog.config.transaction import TransactionConfig
 
@@ -29,6 +31,8 @@ class ServerConfig(
     QuotaConfig,
     SaslServerSettings,
     ServerSslSettings,
+    AuthorizerConfig,
+    TokenSettings,
 ):
     """All settings that a broker takes, under Kafka's names."""
 

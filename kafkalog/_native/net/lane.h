@@ -52,6 +52,7 @@ struct kl_thread {
     kl_link ready;
     kl_link dirty;
     kl_link stalled;
+    kl_link unidentified;    /* see authentication.h; longest first */
     kl_link starved;         /* longest waiting first */
     _Atomic size_t held_max; /* limit of bytes of large frames; then reading stops */
     size_t half_bytes;       /* received bytes of incomplete large frames */
@@ -60,12 +61,14 @@ struct kl_thread {
     kl_link shaking;         /* handshakes that can go on, in the order of their events */
     kl_link half_opens;      /* that wait for their clients, longest waiting first */
     int32_t half_open;       /* their number */
+    kl_link shakes_failed;   /* to be closed */
 
     kl_count handshakes;
     kl_count handshakes_failed;
     kl_count closed_idle;
     kl_count closed_half_frame;
     kl_count closed_garbage;
+    kl_count closed_unidentified;
     kl_count bytes_in;
     kl_count bytes_out;
     kl_count requests[KL_API_KEYS];

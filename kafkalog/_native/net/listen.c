@@ -250,6 +250,19 @@ static kl_status enter(kl_net *net, kl_conn *conn, const address *from) {
     return kl_fail(KL_E_TIMEOUT, "%s: it has too many connections", conn->peer);
 }
 
+static bool authenticates(kl_net *net, int32_t listener) {
+    if (listener < 0 || listener >= KL_LISTENERS_MAX) return false;
+    return atomic_load(&net->authenticating) >> listener & 1;
+}
+
+kl_status kl_acceptor_authenticate(kl_net *net, int32_t listener) {
+    if (listener < 0 || listener >= KL_LISTENERS_MAX)
+        return kl_fail(KL_E_ARGUMENT, "listener %d, wanted 0 to %d", listener,
+                       KL_LISTENERS_MAX - 1);
+    atomic_fetch_or(&net->authenticating, (uint64_t)1 << listener);
+    return KL_OK;
+}
+
 /* Under the lock.  Give a socket to a network thread; on failure the caller keeps it. */
 static kl_status take_in(kl_net *net, int32_t listener, int fd, const address *from) {
     kl_acceptor *acceptor = &net->acceptor;
@@ -257,7 +270,10 @@ static kl_status take_in(kl_net *net, int32_t listener, int fd, const address *f
     if (conn == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for a connection");
     conn->net = net;
     conn->listener = listener;
-    conn->principal = KL_ANONYMOUS;
+    conn->principal = listener == KL_INSIDE          ? KL_PROCESS
+                      : authenticates(net, listener) ? KL_UNIDENTIFIED
+                                                     : KL_ANONYMOUS;
+    conn->unidentified_ms = -1;
     name_peer(conn, from);
     kl_status status = enter(net, conn, from);
     if (status) {

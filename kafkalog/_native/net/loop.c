@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/thread.h"
+#include "authentication.h"
 #include "net.h"
 #include "threads.h"
 
@@ -17,10 +18,10 @@ kl_status kl_thread_init(kl_thread *thread, kl_net *net, int32_t index) {
     thread->net = net;
     thread->index = index;
     pthread_mutex_init(&thread->lock, NULL);
-    kl_link *const rings[] = {&thread->conns,     &thread->idle,  &thread->partial,
-                              &thread->ready,     &thread->dirty, &thread->stalled,
-                              &thread->starved,   &thread->dead,  &thread->shaking,
-                              &thread->half_opens};
+    kl_link *const rings[] = {
+        &thread->conns, &thread->idle,    &thread->partial,    &thread->ready,
+        &thread->dirty, &thread->stalled, &thread->starved,    &thread->unidentified,
+        &thread->dead,  &thread->shaking, &thread->half_opens, &thread->shakes_failed};
     for (size_t i = 0; i < sizeof rings / sizeof rings[0]; i++) kl_ring_init(rings[i]);
     thread->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     kl_status status = kl_post_init(&thread->post);
@@ -35,8 +36,9 @@ kl_status kl_thread_init(kl_thread *thread, kl_net *net, int32_t index) {
 
 static void free_dead(kl_thread *thread) {
     for (kl_link *link; (link = kl_ring_first(&thread->dead)) != NULL;) {
+        kl_conn *conn = KL_HOLDER(link, kl_conn, dirty);
         kl_link_remove(link);
-        kl_release(KL_HOLDER(link, kl_conn, dirty));
+        kl_release(conn);
     }
 }
 
@@ -248,6 +250,7 @@ static void run_timers(kl_thread *thread) {
     unmute(thread);
     close_idle(thread);
     close_half_frames(thread);
+    kl_authentication_close_late(thread);
     kl_shake_expire(thread);
     trim(thread);
 }
@@ -255,7 +258,8 @@ static void run_timers(kl_thread *thread) {
 static int64_t next_timer(const kl_thread *thread) {
     const kl_server_config *config = thread->net->config;
     const kl_timer *parked = kl_timers_first(&thread->timers);
-    int64_t next = KL_MIN(parked ? parked->due_ms : INT64_MAX, kl_shake_next(thread));
+    int64_t next = KL_MIN(kl_shake_next(thread), kl_authentication_next(thread));
+    if (parked) next = KL_MIN(next, parked->due_ms);
     const kl_timer *muted = kl_timers_first(&thread->muted);
     if (muted) next = KL_MIN(next, muted->due_ms);
     const kl_link *idle = kl_ring_first(&thread->idle);
@@ -278,6 +282,12 @@ static bool has_work(kl_thread *thread) {
            (atomic_load(&thread->stop) && !thread->stopping) ||
            (atomic_load(&thread->leaving) && !thread->was_leaving) ||
            atomic_load(&thread->stop_now);
+}
+
+static void run_shakes(kl_thread *thread) {
+    kl_conn *conn = kl_shake_run(thread);
+    if (conn) kl_conn_pump(conn);
+    while ((conn = kl_shake_failed(thread)) != NULL) kl_conn_close(conn);
 }
 
 /* Timeout for epoll_wait; `awake` was reset before, so that no letter is missed. */
@@ -353,7 +363,7 @@ static void *serve(void *argument) {
         pump_ring(thread, &thread->dirty, true);
         pump_ring(thread, &thread->ready, false);
         feed_starved(thread);
-        kl_shake_run(thread);
+        run_shakes(thread);
         free_dead(thread);
     } while (look_at_stop(thread) && look_at_leaving(thread));
     free_dead(thread);

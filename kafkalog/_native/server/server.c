@@ -92,6 +92,9 @@ static kl_status check_config(const kl_server_config *config) {
         {"receive_buffer_bytes", config->receive_buffer_bytes, -1, INT32_MAX},
         {"idle_ms_max", config->idle_ms_max, -1, INT64_MAX},
         {"half_frame_ms_max", config->half_frame_ms_max, -1, INT64_MAX},
+        {"unidentified_bytes_max", config->unidentified_bytes_max, 1, INT32_MAX},
+        {"unidentified_max", config->unidentified_max, 1, INT32_MAX},
+        {"unidentified_ms_max", config->unidentified_ms_max, 1, INT64_MAX},
         {"client_quota_windows", config->client_quota_windows, 1, KL_RATE_WINDOWS_MAX},
         {"client_quota_window_ms", config->client_quota_window_ms, 1, INT64_MAX},
         {"produce_waiting_max", config->produce_waiting_max, 0, INT32_MAX},
@@ -279,6 +282,7 @@ static void add_thread(kl_thread *thread, kl_server_stats *out) {
     out->closed_idle += kl_count_get(&thread->closed_idle);
     out->closed_half_frame += kl_count_get(&thread->closed_half_frame);
     out->closed_garbage += kl_count_get(&thread->closed_garbage);
+    out->closed_unidentified += kl_count_get(&thread->closed_unidentified);
     out->bytes_in += kl_count_get(&thread->bytes_in);
     out->bytes_out += kl_count_get(&thread->bytes_out);
     for (int i = 0; i < KL_API_KEYS; i++)

@@ -8,28 +8,35 @@ import socket
 import uuid
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.config.server import ServerConfig
 from kafkalog.errors import ArgumentError
 from kafkalog.replication.followers import CaughtUp, Follower, FollowerState
 from kafkalog.server.network.buckets import Buckets
+from kafkalog.server.network.outcomes import Appended, HandshakeFailure, Stats
 from kafkalog.server.network.raw_request import RawRequest
+from kafkalog.server.network.rights import RIGHTS, Rights, Usage
+from kafkalog.server.network.roles import RoleChange, role_of
 
 if TYPE_CHECKING:
     from kafkalog.log.handle import Handle
     from kafkalog.server.network.tls import TlsContext
 
 __all__ = [
-    "ANONYMOUS", "NO_CONTROL", "RIGHTS", "Appended", "HandshakeFailure", "Reactor", "RoleChange",
-    "Stats", "Usage",
+    "ANONYMOUS", "NO_CONTROL", "RIGHTS", "TOKEN", "UNIDENTIFIED", "UNIDENTIFIED_RAW", "Appended",
+    "HandshakeFailure", "Reactor", "RoleChange", "Stats", "Usage",
 ]  # fmt: skip
 
 ANONYMOUS: int = lib.KL_ANONYMOUS
-"""The principal of a connection that has not authenticated."""
-RIGHTS: int = lib.KL_MAY_WRITE | lib.KL_MAY_READ | lib.KL_MAY_REPLICATE
-"""All that Produce and Fetch ask for."""
+"""The principal of connections on a listener without authentication."""
+UNIDENTIFIED: int = lib.KL_UNIDENTIFIED
+"""The principal of a connection that must authenticate."""
+UNIDENTIFIED_RAW: int = lib.KL_UNIDENTIFIED_RAW
+"""The same, and its next frames are tokens without a header: SaslAuthenticate of version -1."""
+TOKEN: int = lib.KL_HEADER_TOKEN
+"""The header version of an answer that is such a token."""
 NO_CONTROL = -1
 """The listener number that means "no listener is served first"."""
 _NO_ID = bytes(16)
@@ -38,117 +45,16 @@ ENDPOINT_BYTES = 256
 """Room for a host or a rack, with its NUL."""
 
 
-class Appended(NamedTuple):
-    """The outcome of an append."""
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    """-1 under CreateTime."""
-    log_start_offset: int
-    duplicate: bool
-    """The batch was a duplicate, and nothing was written."""
-    sync_due: bool
-    """flush.messages: no answer before it is on disk, whatever acks says."""
-    cuts: int
-    """How often the log had been truncated before: for `wait`."""
-
-
-class Stats(NamedTuple):
-    """The network side's counters; see kl_server_stats for each."""
-
-    connections: int
-    accepted: int
-    refused_per_ip: int
-    held_per_ip: int
-    accept_pauses: int
-    closed_idle: int
-    closed_half_frame: int
-    closed_garbage: int
-    bytes_in: int
-    bytes_out: int
-    requests: dict[int, int]
-    """Requests by API key, without zeros; keys above 98 count as 99."""
-    fast: int
-    queued: int
-    queue_full: int
-    parked: int
-    pinned: int
-    cold: int
-    allocations: int
-    buffer_bytes: int
-    handshakes: int
-    """TLS, complete."""
-    handshakes_failed: int
-    network_threads: int
-
-
-class HandshakeFailure(NamedTuple):
-    """A TLS handshake that failed."""
-
-    listener: int
-    peer: str
-    """As in RawRequest."""
-    reason: str
-    lost: int
-    """Further failures before it that are not reported."""
-
-
-class Usage(NamedTuple):
-    """The totals of Produce and Fetch of a principal since the start."""
-
-    produce_requests: int
-    produce_bytes: int
-    """Bytes of the requests."""
-    fetch_requests: int
-    fetch_bytes: int
-    """Bytes of records."""
-    denied: int
-    """Partitions."""
-
-
 def _end(c: Any, logs: "dict[tuple[str, int], Handle]") -> None:
     lib.kl_server_stop(c, 0)
     logs.clear()
-
-
-def role_of(
-    *,
-    leader_epoch: int,
-    durable: bool,
-    led_by: int | None = None,
-    min_isr: int = 0,
-    throttled: bool = False,
-    hands_over: bool = False,
-    tag: int = 0,
-) -> Any:
-    """A kl_role.
-
-    `durable`: acks=all means on disk; `led_by`: the leader's node, -1 if unknown, None: this
-    one; `min_isr`: in-sync replicas that acks=all needs; `throttled`: replicas that are not in sync
-    are limited to the replication rate; `hands_over`: another node is about to lead it, and acks=1
-    is refused while a replica may be in sync; `tag`: the caller's number for the partition.
-    """
-    follows, leader_id = (0, -1) if led_by is None else (1, led_by)
-    flags = int(durable), follows, leader_id, min_isr, int(throttled), int(hands_over)
-    return ffi.new("kl_role *", (leader_epoch, *flags, tag))
-
-
-class RoleChange(NamedTuple):
-    """A new role for a partition whose log is open."""
-
-    log: "Handle"
-    role: Mapping[str, Any]
-    """The arguments of `role_of`."""
-    followers: Sequence[Follower] = ()
-    """Set if it is led here."""
 
 
 def _c_followers(followers: Sequence[Follower]) -> Any:
     return ffi.new("kl_follower[]", followers)  # its fields are in the same order
 
 
-class Reactor:
+class Reactor(Rights):
     """A kl_server.  Safe to use from many threads; a forked child gets ForkedHandle."""
 
     def __init__(
@@ -180,6 +86,9 @@ class Reactor:
             "half_frame_ms_max": config.kafkalog_half_frame_max_ms,
             "fetch_bytes_max": config.fetch_max_bytes,
             "fetch_sessions_max": config.max_incremental_fetch_session_cache_slots,
+            "unidentified_bytes_max": config.sasl_server_max_receive_size,
+            "unidentified_max": config.kafkalog_unauthenticated_connections_max,
+            "unidentified_ms_max": config.kafkalog_authentication_max_ms,
             "produce_waiting_max": config.kafkalog_produce_waiting_max,
             "quota_windows": config.replication_quota_window_num,
             "quota_window_ms": config.replication_quota_window_size_seconds * 1000,
@@ -192,33 +101,14 @@ class Reactor:
         out = ffi.new("kl_server **")
         check(lib.kl_server_new(ffi.new("kl_server_config *", settings), out))
         self._c = ffi.gc(out[0], lib.kl_server_free)
-        self.set_permit(ANONYMOUS, RIGHTS)
+        for number in (ANONYMOUS, lib.KL_PROCESS):
+            self.set_permit(number, RIGHTS)
         self.buckets = Buckets(self._c)
         """The use of clients' quotas."""
         self._stopped = False
         # The logs that C uses: they must not be garbage collected before it has stopped.
         self._logs: dict[tuple[str, int], Handle] = {}
         self._end = weakref.finalize(self, _end, self._c, self._logs)
-
-    # ---- who may read and write ----------------------------------------------------------------
-
-    def set_permit(self, principal: int, rights: int, throttle_ms: int = 0) -> None:
-        """Set the rights (KL_MAY_*) of a principal on all topics, and the throttle time that its
-        answers report, from the next Produce or Fetch on.
-
-        Raises: ArgumentError, NoMemory.
-        """
-        permit = ffi.new("kl_permit *", (rights, throttle_ms))
-        check(lib.kl_server_set_permit(self._c, principal, permit))
-
-    def usage(self, principal: int) -> Usage:
-        """The totals of Produce and Fetch of a principal.
-
-        Raises: NotFound: set_permit was never called for it.
-        """
-        out = ffi.new("kl_usage *")
-        check(lib.kl_server_get_usage(self._c, principal, out))
-        return Usage(**{name: int(getattr(out, name)) for name in Usage._fields})
 
     # ---- its life ------------------------------------------------------------------------------
 
@@ -255,6 +145,14 @@ class Reactor:
         peer, reason = (ffi.string(text).decode("utf-8", "replace")
                         for text in (out.peer, out.reason))  # fmt: skip
         return HandshakeFailure(out.listener, peer, reason, out.lost)
+
+    def authenticate(self, listener: int) -> None:
+        """From now on, connections of a listener must authenticate: each begins as UNIDENTIFIED,
+        and all its requests are taken here, one at a time.
+
+        Raises: ArgumentError.
+        """
+        check(lib.kl_server_authenticate(self._c, listener))
 
     def adopt(self, connection: socket.socket, listener: int) -> None:
         """Serve one end of a connected stream socket as if it had been accepted on `listener`.
@@ -331,6 +229,25 @@ class Reactor:
         Raises: NotFound, when the request has ended.
         """
         check(lib.kl_server_again(self._c, request_id, int(heard)))
+
+    def set_principal(self, request_id: int, principal: int, expires_ms: int = -1) -> None:
+        """Let a connection have a principal from the answer or return of this request on.
+
+        After expires_ms, only SaslHandshake is accepted on it, and another request closes it; -1:
+        never.  UNIDENTIFIED: it must authenticate (again).
+
+        Raises: NotFound, when the request has ended; ArgumentError.
+        """
+        check(lib.kl_server_set_principal(self._c, request_id, principal, expires_ms))
+
+    def refuse(self, request_id: int, body: bytes, header_version: int, delay_ms: int) -> None:
+        """As `answer`, but after delay_ms; then close the connection.
+
+        Raises: NotFound, when the request has ended.
+        """
+        data = ffi.from_buffer(body)
+        refusal = ffi.new("kl_refusal *", (data, len(body), header_version, delay_ms))
+        check(lib.kl_server_refuse(self._c, request_id, refusal))
 
     def read(self, request_id: int) -> None:
         """Free the memory of a request's body; the request continues without it.
