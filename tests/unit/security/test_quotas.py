@@ -19,7 +19,7 @@ PRECEDENCE = [
     entity("u", "c"), entity("u", None), entity("u"), entity(None, "c"), entity(None, None),
     entity(None), entity(client="c"), entity(client=None),
 ]  # fmt: skip
-"""Of the client c of user u, most specific first, as Kafka documents it."""
+"""The entities of client c of user u, most specific first, as Kafka documents it."""
 BOTH, OF_USER, OF_CLIENT = Shared("u", "c"), Shared("u", ""), Shared("", "c")
 SHARED = [BOTH, BOTH, OF_USER, BOTH, BOTH, OF_USER, OF_CLIENT, OF_CLIENT]
 
