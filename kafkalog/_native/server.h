@@ -29,6 +29,9 @@ typedef struct {
     int64_t half_frame_ms_max; /* for a frame to end, or grow by 64 KiB; -1: forever */
     int32_t fetch_bytes_max;
     int32_t fetch_sessions_max;
+    int32_t unidentified_bytes_max; /* of a frame, before its client has authenticated */
+    int32_t unidentified_max;       /* connections whose clients have not, */
+    int64_t unidentified_ms_max;    /* and how long each may take */
     int32_t produce_waiting_max; /* Produce requests of a connection waiting for the disk */
     int32_t node_id;
     int32_t quota_windows;        /* of kl_server_set_replication_rate: their number, */
@@ -78,6 +81,9 @@ kl_status kl_server_set_tls(kl_server *server, int32_t listener, kl_tls *tls);
  * KL_E_TIMEOUT: too many connections now.  KL_E_CLOSED: the server was stopped.  KL_E_ARGUMENT: it
  * was not started.  KL_E_IO. */
 kl_status kl_server_adopt(kl_server *server, int fd, int32_t listener);
+/* Connections of a listener (0 to 63) must authenticate, from now on: each begins as
+ * KL_UNIDENTIFIED, and all its requests are passed to Python, one at a time.  KL_E_ARGUMENT. */
+kl_status kl_server_authenticate(kl_server *server, int32_t listener);
 /* Accept and serve. */
 kl_status kl_server_start(kl_server *server);
 /* Accept no new connections and requests; answer requests in flight for at most timeout_ms; then
@@ -89,6 +95,23 @@ void kl_server_free(kl_server *server);
 /* Change the config's limits; open connections stay.  KL_E_ARGUMENT. */
 kl_status kl_server_set_limits(kl_server *server, int32_t connections_max,
                                int32_t connections_per_ip_max);
+/* Limits of new connections, per second; INT32_MAX, the initial value: none. */
+typedef struct {
+    int32_t rate;    /* of all listeners: then none is accepted for a while */
+    int32_t ip_rate; /* of an address: then its new ones are closed, after one window */
+} kl_arrival_limits;
+/* An address with limits of its own. */
+typedef struct {
+    uint8_t address[16];     /* IPv4 mapped to IPv6 */
+    int32_t connections_max; /* at the same time; -1: as other addresses */
+    int32_t rate;            /* 0: as other addresses */
+} kl_ip_limit;
+/* Replace them; and those of a listener (connections at the same time: then none is accepted; and
+ * per second).  KL_E_ARGUMENT, KL_E_NO_MEMORY. */
+kl_status kl_server_set_arrivals(kl_server *server, const kl_arrival_limits *limits,
+                                 const kl_ip_limit *of_ips, int32_t count);
+kl_status kl_server_set_listener_limits(kl_server *server, int32_t listener,
+                                        int32_t connections_max, int32_t rate);
 /* Change the number of network threads: new ones start at once; a surplus one passes each
  * connection, when none of its requests is in progress, to the others, and ends.  KL_E_ARGUMENT,
  * KL_E_CLOSED; KL_E_NO_MEMORY, KL_E_IO: not all could start. */
@@ -107,7 +130,7 @@ typedef struct {
     uint64_t id;         /* of the request, never used again */
     uint64_t connection; /* never used again */
     int32_t listener;
-    int32_t principal; /* of its connection: KL_ANONYMOUS until authenticated */
+    int32_t principal; /* of its connection, or KL_UNIDENTIFIED */
     int32_t correlation_id;
     int32_t why; /* KL_UP_* */
     int16_t api_key;
@@ -116,7 +139,7 @@ typedef struct {
     int32_t client_id_bytes;  /* -1: null */
     const uint8_t *body;      /* after the header and its tagged fields */
     size_t body_bytes;
-    int32_t subject_bytes; /* 0: the client showed no certificate */
+    int32_t subject_bytes; /* 0: an unidentified client showed no certificate */
     uint8_t subject[1024]; /* DER of its certificate's subject */
     char peer[64];         /* "10.0.0.1:40312", "[::1]:40312", "unix", "inside" */
 } kl_request_info;
@@ -133,14 +156,29 @@ typedef struct {
 kl_status kl_server_take_failure(kl_server *server, int32_t timeout_ms,
                                  kl_handshake_failure *out);
 
+/* An answer after which the connection is closed, after delay_ms. */
+typedef struct {
+    const uint8_t *body;
+    size_t bytes;
+    int32_t header_version; /* as in kl_server_answer */
+    int32_t delay_ms;
+} kl_refusal;
+
 /* The next request, control listener first.  KL_E_TIMEOUT: none came, call again; KL_E_CLOSED: none
  * will come. */
 kl_status kl_server_take(kl_server *server, int32_t timeout_ms, kl_request_info *out);
 /* These end a taken request, once: then KL_E_NOT_FOUND.  They succeed even if its connection is
  * closed.  Answer with a body (copied) after a response header of version 0 or 1; -1: no response
- * (acks=0). */
+ * (acks=0); KL_HEADER_TOKEN: without a header. */
 kl_status kl_server_answer(kl_server *server, uint64_t id, const uint8_t *body,
                            size_t bytes, int32_t header_version);
+kl_status kl_server_refuse(kl_server *server, uint64_t id, const kl_refusal *refusal);
+/* Together with the request's answer or return, its connection gets a principal: from then on its
+ * requests have it.  expires_ms after that, only SaslHandshake is accepted, and another request
+ * closes the connection; -1: never.  KL_UNIDENTIFIED: it must authenticate (again).  Does not end
+ * the request. */
+kl_status kl_server_set_principal(kl_server *server, uint64_t id, int32_t principal,
+                                  int64_t expires_ms);
 /* Produce and Fetch: return the request to the fast path, which answers unknown partitions with the
  * protocol's errors.  `heard` 0: process it without an answer, and close the connection. */
 kl_status kl_server_again(kl_server *server, uint64_t id, int32_t heard);
@@ -162,10 +200,13 @@ typedef struct {
     int64_t connections; /* now */
     int64_t accepted;    /* since the start, as are the next ones */
     int64_t refused_per_ip;
+    int64_t held_per_ip;   /* an address exceeded its rate */
     int64_t accept_pauses; /* without descriptors or memory, 100 ms each */
     int64_t closed_idle;
     int64_t closed_half_frame;
     int64_t closed_garbage; /* invalid lengths or headers */
+    /* too late or too many before they authenticated, or not authenticated again */
+    int64_t closed_unidentified;
     int64_t bytes_in;
     int64_t bytes_out;
     int64_t requests[100]; /* by API key */
@@ -187,13 +228,21 @@ void kl_server_get_stats(kl_server *server, kl_server_stats *out);
 
 /* ---- rights -------------------------------------------------------------------------- */
 
-/* Principals are the caller's numbers.  All connections are anonymous so far. */
-enum { KL_ANONYMOUS = 0, KL_PRINCIPALS_MAX = 65536 };
+/* Principals are the caller's numbers from 0 on. */
+enum {
+    KL_ANONYMOUS = 0,
+    KL_PROCESS = 1, /* connections of this process: those of the listener KL_INSIDE */
+    KL_PRINCIPALS_MAX = 65536,
+    KL_UNIDENTIFIED = -1,    /* has not authenticated */
+    KL_UNIDENTIFIED_RAW = -2 /* and its next frames are tokens without a header */
+};
+enum { KL_INSIDE = 2147483647 };
+enum { KL_HEADER_TOKEN = -2 };
 /* Rights needed by Produce, a consumer's Fetch and a follower's Fetch. */
 enum { KL_MAY_WRITE = 1, KL_MAY_READ = 2, KL_MAY_REPLICATE = 4 };
 
 typedef struct {
-    int32_t rights;      /* KL_MAY_*, on all topics */
+    int32_t rights;      /* KL_MAY_*, on all resources, whatever the ACLs are */
     int32_t throttle_ms; /* reported in its answers */
 } kl_permit;
 
@@ -201,6 +250,48 @@ typedef struct {
  * are answered with TOPIC_AUTHORIZATION_FAILED.  KL_E_ARGUMENT, KL_E_NO_MEMORY. */
 kl_status kl_server_set_permit(kl_server *server, int32_t principal,
                                const kl_permit *permit);
+
+/* Principals from `first` up to `end` that no connection has, nor will have by a
+ * kl_server_set_principal; returns their number.  `out` has room. */
+int32_t kl_server_unheld(kl_server *server, int32_t first, int32_t end, int32_t *out);
+
+/* What ACLs that apply to a principal allow and deny. */
+enum {
+    KL_RULE_WRITE = 1,
+    KL_RULE_READ = 2,
+    KL_RULE_NAMED = 4, /* some ACL names the resource, for whatever principal */
+    KL_RULE_NO_WRITE = 8,
+    KL_RULE_NO_READ = 16
+};
+
+/* The rules about resources of a type, by their names in UTF-8, which are sorted by their bytes and
+ * all different. */
+typedef struct {
+    const uint8_t *names; /* one after the other */
+    const int32_t *name_bytes;
+    const uint8_t
+        *bits; /* KL_RULE_*: two of each name, for it alone, and for it as a prefix */
+    int32_t count;
+    int32_t everywhere; /* KL_RULE_* for all names */
+} kl_rules;
+
+enum { KL_RULES_TOPICS = 0, KL_RULES_IDS = 1, KL_RULES_KINDS = 2 }; /* transactional ids */
+
+typedef struct {
+    int32_t rights;  /* KL_MAY_* on all resources: of super users, and KL_MAY_REPLICATE */
+    int32_t unnamed; /* 1: a resource that no ACL names is allowed */
+    kl_rules own[2]; /* by KL_RULES_* */
+} kl_judgement;
+
+/* The rules that apply to all principals, from the next kl_server_set_rules on; the rules of all
+ * principals are outdated: their requests are passed to Python until they are set again.  Those of
+ * kl_server_set_permit stay.  On return no request uses the rules from before.  `common`: by
+ * KL_RULES_*.  KL_E_ARGUMENT, KL_E_NO_MEMORY: then they are outdated nevertheless. */
+kl_status kl_server_outdate_rules(kl_server *server, const kl_rules *common);
+/* A principal's rights from the next request on, by the current common rules and its own.
+ * KL_E_ARGUMENT, KL_E_NO_MEMORY. */
+kl_status kl_server_set_rules(kl_server *server, int32_t principal,
+                              const kl_judgement *judgement);
 
 typedef struct {
     int64_t produce_requests; /* since the start, as are the next ones */

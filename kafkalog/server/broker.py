@@ -16,6 +16,7 @@ from kafkalog.config.protection import refuse_protections
 from kafkalog.config.replica import RACK_AWARE
 from kafkalog.config.served import check_served
 from kafkalog.config.server import ServerConfig
+from kafkalog.controller.tokens import remove_expired
 from kafkalog.coordinator.thread import Coordinator
 from kafkalog.directory.identity import check_unlocked, look, node_number
 from kafkalog.directory.manager import Manager
@@ -27,8 +28,9 @@ from kafkalog.log.hooks import hooks
 from kafkalog.log.owner import absolute
 from kafkalog.metadata.source import Metadata
 from kafkalog.replication.options import fetcher_options
-from kafkalog.server.admission import Admission, check_open_to_all
+from kafkalog.server.admission import Admission, authorizer_of, check_stored_settings
 from kafkalog.server.appends import Appends
+from kafkalog.server.authentication import Authentication
 from kafkalog.server.controller_apis.forwarder import ControllerForwarder
 from kafkalog.server.controller_apis.interface import ControllerApis
 from kafkalog.server.controller_apis.member import ClusterMember
@@ -42,6 +44,7 @@ from kafkalog.server.dispatch import Dispatch
 from kafkalog.server.dynamic import follow_settings
 from kafkalog.server.faults import Faults
 from kafkalog.server.handlers.leaders import follow_addresses
+from kafkalog.server.mechanisms import mechanisms_of
 from kafkalog.server.network import listeners as places
 from kafkalog.server.network.in_process import InProcessTransport
 from kafkalog.server.network.reactor import NO_CONTROL, Reactor
@@ -147,6 +150,10 @@ class Broker:
         alone = not isinstance(listeners, str) and listeners is not None and not listeners
         planned = () if alone else places.planned(self._config)
         self._clock: Clock = clock or SystemClock()
+        self._mechanisms = {
+            number: mechanisms_of(self._config, one.name, lambda: self._metadata.image, self._clock)
+            for number, one in enumerate(planned) if one.protocol.authenticates
+        }  # fmt: skip
         self._manual = not isinstance(self._clock, SystemClock)
         self._pid = os.getpid()
         self._closing = threading.Lock()
@@ -231,10 +238,19 @@ class Broker:
         source: Metadata | None = self._member or self._kraft
         assert source is not None
         self._metadata: Metadata = source
+        if self._kraft is not None and config.delegation_token_secret_key:
+            period_ms = config.delegation_token_expiry_check_interval_ms
+            self._manager.every(
+                "delegation tokens", partial(self._remove_tokens, self._kraft), period_ms
+            )
+
+    def _remove_tokens(self, metadata: MetadataLog) -> None:
+        """Remove the delegation tokens that have expired."""
+        metadata.alter(partial(remove_expired, now_ms=self._clock.now_ms()))
 
     def _open_metadata(self, number: int) -> MetadataLog:
         try:
-            return MetadataLog.open(self._manager, number=number, check=check_open_to_all)
+            return MetadataLog.open(self._manager, number=number, check=check_stored_settings)
         except BaseException:
             self._manager.abandon()  # an orderly end would write, too
             raise
@@ -281,13 +297,16 @@ class Broker:
         transactions = transaction_coordinator(
             config, metadata, partitions, appends, producer_ids, markers, clock
         )
-        admission = Admission(reactor)
+        admission = Admission(reactor, authorizer_of(config))
+        admission.follow(metadata)
+        authentication = Authentication(config, planned, self._mechanisms, admission, clock)
         quotas = ClientQuotas(
             reactor.buckets, clock, config, lambda number: admission.principal(number).name
         )
         self._node = Node(
             config=config, given=self._given, manager=self._manager, metadata=metadata,
             partitions=partitions, reactor=reactor, admission=admission, quotas=quotas,
+            authentication=authentication,
             coordinator=groups, acknowledger=acknowledger, advertised=advertised,
             producer_ids=producer_ids, bulk=bulk, transactions=transactions, guards=guards,
             markers=markers, continuations=continuations, deletions=deletions,
@@ -306,6 +325,8 @@ class Broker:
             control_listener=names.index(control) if control in names else NO_CONTROL,
         )  # fmt: skip
         self._owned(reactor, Reactor.close)
+        for number in self._mechanisms:
+            reactor.authenticate(number)
         bound = {one.name: _listen(reactor, one, number) for number, one in enumerate(planned)}
         return reactor, places.plan(self._config, bound) if planned else ()
 

@@ -8,6 +8,7 @@ from kafkalog.server import handlers
 from kafkalog.server.failures import answer_failure, handler_failed
 from kafkalog.server.guards import admit
 from kafkalog.server.handlers import api_versions
+from kafkalog.server.network.reactor import UNIDENTIFIED
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.wire import apis
@@ -31,6 +32,12 @@ class Dispatch:
 
     def __call__(self, request: Request) -> None:
         """Answer a request, or arrange for it to be answered."""
+        if request.peer.principal == UNIDENTIFIED:
+            self._node.authentication(request, self._serve)
+        else:
+            self._serve(request)
+
+    def _serve(self, request: Request) -> None:
         if not handlers.served(request.api, request.version, self._node.clustered):
             self._refuse(request)
             return

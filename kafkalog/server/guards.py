@@ -569,6 +569,9 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
         apis.CREATE_ACLS, apis.DELETE_ACLS, apis.ALTER_USER_SCRAM_CREDENTIALS)),
     (apis.DESCRIBE_CLIENT_QUOTAS, _cluster(_DESCRIBE_CONFIGS)),
     (apis.ALTER_CLIENT_QUOTAS, _cluster(_ALTER_CONFIGS)),
+    # Of other principals' tokens the handlers check each.
+    (apis.CREATE_DELEGATION_TOKEN,), (apis.RENEW_DELEGATION_TOKEN,),
+    (apis.EXPIRE_DELEGATION_TOKEN,), (apis.DESCRIBE_DELEGATION_TOKEN,),
     (apis.SASL_HANDSHAKE,),
     (apis.SASL_AUTHENTICATE,),
     *((api, _cluster(_ACTION)) for api in (

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kafkalog.metadata.image import MetadataImage
     from kafkalog.metadata.source import Metadata
     from kafkalog.server.admission import Admission
+    from kafkalog.server.authentication import Authentication
     from kafkalog.server.controller_apis.interface import ControllerApis
     from kafkalog.server.network.reactor import Reactor
     from kafkalog.server.partitions import Partitions
@@ -45,6 +46,8 @@ class Node(NamedTuple):
     """The permissions of each principal."""
     quotas: "ClientQuotas"
     """How much each client may use."""
+    authentication: "Authentication"
+    """Authenticates connections."""
     coordinator: "Coordinator[GroupCoordinatorState]"
     acknowledger: "Acknowledger"
     advertised: tuple[Advertised, ...]

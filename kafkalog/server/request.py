@@ -64,8 +64,8 @@ class Request:
     """One request from the network threads; it is answered exactly once."""
 
     __slots__ = (
-        "_adjust", "_id", "_reactor", "api", "body", "correlation_id", "cut", "meter", "peer",
-        "size", "version",
+        "_adjust", "_id", "_reactor", "api", "body", "connection", "correlation_id", "cut", "meter",
+        "peer", "size", "subject", "version",
     )  # fmt: skip
 
     def __init__(self, reactor: "Answers", raw: "RawRequest") -> None:
@@ -75,7 +75,11 @@ class Request:
         self.api: Any = KNOWN.get(raw.api_key)
         """None for an unknown API key."""
         self.version: int = raw.api_version
+        self.connection: int = raw.connection
+        """Its connection's number, never reused."""
         self.correlation_id: int = raw.correlation_id
+        self.subject: bytes | None = raw.subject
+        """That of an unidentified client's certificate; empty: it has shown none."""
         self.peer = Peer(raw.client_id, _host(raw.peer), raw.listener, raw.principal)
         self.body: Any = raw.body
         """The bytes after the header, later the decoded Struct."""
@@ -160,6 +164,15 @@ class Request:
         """Close the connection, as Kafka does when no answer would be understood."""
         self._reactor.drop(self._id)
 
+    def identify(self, principal: int, expires_ms: int = -1) -> None:
+        """As Reactor.set_principal, for its connection: from the answer on."""
+        self._reactor.set_principal(self._id, principal, expires_ms)
+        self.peer = self.peer._replace(principal=principal)
+
+    def refuse(self, data: bytes, header_version: int, delay_ms: int) -> None:
+        """As answer_bytes, but after delay_ms; then its connection is closed."""
+        self._reactor.refuse(self._id, data, header_version, delay_ms)
+
     def unheard(self) -> None:
         """From now on, close the connection instead of sending the answer."""
         self._reactor = _Unheard(self._reactor)
@@ -180,6 +193,12 @@ class _Unheard:
 
     def again(self, request_id: int, *, heard: bool = False) -> None:
         self._reactor.again(request_id, heard=False)
+
+    def set_principal(self, request_id: int, principal: int, expires_ms: int = -1) -> None:
+        self._reactor.set_principal(request_id, principal, expires_ms)
+
+    def refuse(self, request_id: int, _body: bytes, _header_version: int, _delay_ms: int) -> None:
+        self._reactor.drop(request_id)
 
     def read(self, request_id: int) -> None:
         self._reactor.read(request_id)

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <sys/epoll.h>
 
+#include "authentication.h"
 #include "net.h"
 #include "response.h"
 
@@ -51,7 +52,7 @@ bool kl_conn_starves(const kl_conn *conn) {
 static bool begin_frame(kl_conn *conn) {
     kl_pool *pool = &conn->thread->pool;
     uint32_t bytes = kl_get32(conn->in->data);
-    if (bytes > (uint32_t)conn->net->config->request_bytes_max) {
+    if (bytes > kl_authentication_frame_max(conn)) {
         close_garbage(conn);
         return false;
     }
@@ -96,8 +97,14 @@ static bool split(kl_conn *conn) {
     kl_chunk *rest;
     size_t rest_bytes;
     kl_span frame = {conn->in->data + KL_SIZE_BYTES, conn->frame_bytes - KL_SIZE_BYTES};
-    if (!kl_header_parse(frame, &header)) {
+    if (conn->raw) header = kl_header_of_token();
+    else if (!kl_header_parse(frame, &header)) {
         close_garbage(conn);
+        return false;
+    }
+    if (KL_UNLIKELY(kl_authentication_expired(conn, header.api_key))) {
+        kl_count_add(&conn->thread->closed_unidentified, 1);
+        kl_conn_close(conn);
         return false;
     }
     if (!take_rest(conn, &rest, &rest_bytes)) {
@@ -192,7 +199,7 @@ static bool is_muted(const kl_conn *conn) {
 /* True if another request may run: none is in progress, or only ones that wait for the disk, and
  * then only one that may overtake them. */
 static bool may_go_on(const kl_conn *conn) {
-    if (atomic_load(&conn->thread->stop)) return false;
+    if (atomic_load(&conn->thread->stop) || conn->ends) return false;
     if (atomic_load(&conn->thread->leaving) && conn->whole == NULL) return false;
     if (is_muted(conn)) return false;
     if (conn->first == NULL) return true;
@@ -314,7 +321,7 @@ static void settle(kl_conn *conn) {
         kl_pool_give(&thread->pool, conn->in);
         conn->in = NULL;
     }
-    if (conn->first == NULL && (conn->at_end || atomic_load(&thread->stop))) {
+    if (conn->first == NULL && (conn->at_end || conn->ends || atomic_load(&thread->stop))) {
         kl_conn_close(conn);
         return;
     }
@@ -333,6 +340,7 @@ static void settle(kl_conn *conn) {
         conn->partial_bytes = conn->in_bytes;
         kl_link_last(&thread->partial, &conn->partial);
     }
+    kl_authentication_watch(conn);
 }
 
 /* After a move from another thread: count its memory here. */
@@ -392,6 +400,7 @@ static void unlink_conn(kl_conn *conn) {
     kl_link *const links[] = {&conn->idle, &conn->partial, &conn->ready, &conn->dirty,
                               &conn->starved};
     for (size_t i = 0; i < sizeof links / sizeof links[0]; i++) kl_link_remove(links[i]);
+    kl_authentication_unlink(conn);
     kl_timers_remove(&conn->thread->muted, &conn->mute);
     kl_shake_leave(conn);
 }
@@ -461,6 +470,8 @@ void kl_conn_stop(kl_conn *conn) {
     conn->peer_done = true;
     if (conn->whole) kl_exchange_end(conn->whole);
     conn->whole = NULL;
+    if (conn->last && conn->last->state == KL_DELAYED)
+        (void)kl_exchange_expire(conn->last); /* its client may have the answer now */
     expire_waits(conn);
     kl_conn_pump(conn);
 }
@@ -488,8 +499,8 @@ void kl_conn_close(kl_conn *conn) {
     kl_pool_give(&thread->pool, conn->in);
     kl_pool_give(&thread->pool, conn->ahead);
     conn->in = conn->ahead = NULL;
-    kl_release(conn->subject);
-    conn->subject = NULL;
+    kl_peers_leave_listener(&conn->net->peers, conn->listener);
     kl_peers_leave(&conn->net->peers, conn->from);
+    kl_net_hold(conn->net, conn->principal, -1);
     kl_link_last(&thread->dead, &conn->dirty);
 }

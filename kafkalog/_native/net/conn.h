@@ -16,7 +16,15 @@ struct kl_conn {
     kl_net *net;       /* set by the acceptor, immutable, down to from */
     uint64_t id;
     int32_t listener;
-    int32_t principal; /* KL_ANONYMOUS */
+    int32_t
+        principal; /* as in server.h; see authentication.h, also for the members down to expires_ms */
+    bool raw;                /* its next frames are tokens without a header */
+    int64_t expires_ms;      /* of its session; 0: never */
+    int64_t unidentified_ms; /* since when; -1: not */
+    kl_link unidentified;    /* thread->unidentified, longest first */
+    uint8_t *subject;        /* DER of its certificate's, freed with it; NULL: none */
+    size_t subject_bytes;
+    bool ends; /* closed after its last answer: nothing more is read */
     char peer[64];
     uint8_t address[16]; /* IPv4 mapped to IPv6; zero for a unix socket */
     kl_peer *from;       /* peers.c; NULL: not counted */
@@ -61,8 +69,6 @@ struct kl_conn {
     kl_link shake;
     int64_t shake_ms; /* time of the last step */
     int64_t began_ms;
-    uint8_t *subject; /* DER of the subject of the client's certificate; NULL: none */
-    size_t subject_bytes;
     bool reads_when_writable; /* TLS has to send before it can receive */
 };
 

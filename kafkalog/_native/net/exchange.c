@@ -1,6 +1,7 @@
 /* exchange.c: the life of a request: run, parked, passed to Python, answered. */
 #include "exchange.h"
 
+#include "authentication.h"
 #include "net.h"
 #include "response.h"
 
@@ -54,7 +55,8 @@ kl_exchange *kl_exchange_new(kl_conn *conn, kl_chunk *frame, const kl_header *he
     exchange->frame = frame;
     exchange->state = KL_WHOLE;
     atomic_store(&exchange->read, false);
-    exchange->kind = kind_of(conn->net, header->api_key);
+    exchange->kind = kl_is_unidentified(conn) ? NULL : kind_of(conn->net, header->api_key);
+    exchange->authenticated.known = false;
     exchange->request = (kl_request){.context = conn->net->context,
                                      .conn = conn,
                                      .client = &conn->client,
@@ -81,6 +83,9 @@ void kl_exchange_end(kl_exchange *exchange) {
         return;
     }
     if (!exchange->ended) {
+        if (exchange->authenticated.known)
+            kl_net_hold(thread->net, exchange->authenticated.principal, -1);
+        exchange->authenticated.known = false;
         kl_response_clear(exchange);
         if (exchange->memory.capacity > RESPONSE_KEPT_BYTES)
             kl_buffer_free(&exchange->memory);
@@ -181,22 +186,45 @@ bool kl_exchange_run(kl_exchange *exchange) {
 }
 
 bool kl_exchange_expire(kl_exchange *exchange) {
+    if (exchange->state == KL_DELAYED) {
+        kl_timers_remove(&exchange->owner->timers, &exchange->timer);
+        exchange->state = KL_ANSWERED;
+        return true;
+    }
     exchange->request.expired = true;
     exchange->request.deadline_ms = INT64_MAX;
     return kl_exchange_run(exchange);
 }
 
+/* Its connection reads nothing more, and is closed after this response. */
+static bool delay(kl_exchange *exchange) {
+    kl_thread *thread = exchange->owner;
+    exchange->request.conn->ends = true;
+    exchange->state = exchange->delay_ms > 0 ? KL_DELAYED : KL_ANSWERED;
+    if (exchange->delay_ms <= 0) return true;
+    int64_t due_ms = kl_clock_now(&thread->net->clock) + exchange->delay_ms;
+    return kl_timers_add(&thread->timers, &exchange->timer, due_ms) == KL_OK;
+}
+
 bool kl_exchange_answered(kl_exchange *exchange) {
     exchange->state = KL_WHOLE; /* Python no longer has it */
+    if (KL_UNLIKELY(exchange->authenticated.known)) {
+        kl_authentication_set(exchange->request.conn, &exchange->authenticated);
+        exchange->authenticated.known = false; /* its connection holds the principal now */
+        exchange->request.principal = exchange->request.conn->principal;
+    }
     switch (exchange->outcome) {
     case KL_ANSWER: exchange->state = KL_ANSWERED; return true;
+    case KL_REFUSE: return delay(exchange);
     case KL_RESOLVED:
+        if (exchange->request.principal < 0) break; /* C answers identified clients only */
         exchange->client.key = exchange->request.client->key; /* set by the run */
         *exchange->request.client = exchange->client;
         exchange->request.why = KL_UP_FAST_PATH;
         return exchange->frame != NULL && kl_exchange_run(exchange);
     case KL_AGAIN:
     case KL_AGAIN_UNHEARD:
+        if (exchange->request.principal < 0) break; /* C answers identified clients only */
         exchange->kind = own_kind_of(exchange->owner->net, exchange->request.api_key);
         if (exchange->kind == NULL) break;
         if (exchange->frame == NULL) break; /* Python has read and released it */
@@ -215,6 +243,7 @@ void kl_exchange_cancel(kl_exchange *exchange) {
         exchange->kind->cancel(&exchange->request);
         break;
     case KL_STALLED: kl_link_remove(&exchange->queue); break;
+    case KL_DELAYED: kl_timers_remove(&exchange->owner->timers, &exchange->timer); break;
     case KL_IN_PYTHON:
         if (kl_up_cancel(&exchange->owner->net->up, exchange)) break;
         exchange->request.conn = NULL; /* ends when it is answered */

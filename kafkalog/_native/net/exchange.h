@@ -18,6 +18,7 @@ typedef enum {
     KL_WAITS_ON,  /* parked; Produce requests after it may run */
     KL_STALLED,   /* waiting for space in the queue to Python */
     KL_IN_PYTHON, /* queued, or taken */
+    KL_DELAYED,   /* its response is complete, and waits for its timer */
     KL_ANSWERED   /* its response is sent in its turn */
 } kl_exchange_state;
 
@@ -25,6 +26,7 @@ typedef enum {
     KL_ANSWER,
     KL_AGAIN,
     KL_AGAIN_UNHEARD, /* and close its connection instead of answering */
+    KL_REFUSE,        /* answer later, and then close its connection */
     KL_RESOLVED,      /* its client is known now: run it as if it had just arrived */
     KL_CLOSE
 } kl_outcome; /* Python's answer */
@@ -34,6 +36,13 @@ typedef struct {
     kl_slice slice;
     size_t memory_end;
 } kl_part;
+
+/* A connection's client, as Python found out. */
+typedef struct {
+    bool known;         /* otherwise it is as before */
+    int32_t principal;  /* as in kl_server_set_principal */
+    int64_t expires_ms; /* after the answer; -1: never */
+} kl_authentication;
 
 struct kl_exchange {
     kl_request request; /* first: kl_request pointers are cast to kl_exchange */
@@ -47,7 +56,9 @@ struct kl_exchange {
     uint32_t slot;    /* up.c: if taken */
     kl_letter answer; /* in flight from Python to the thread */
     kl_outcome outcome;
-    kl_client client; /* with KL_RESOLVED */
+    kl_authentication authenticated; /* set by Python before the answer */
+    int64_t delay_ms;                /* of KL_REFUSE */
+    kl_client client;                /* with KL_RESOLVED */
     kl_letter wake;
     _Atomic(bool) wake_posted;
     _Atomic(bool) read; /* Python no longer needs the frame, and has posted a wake */

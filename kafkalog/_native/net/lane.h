@@ -52,6 +52,7 @@ struct kl_thread {
     kl_link ready;
     kl_link dirty;
     kl_link stalled;
+    kl_link unidentified;    /* see authentication.h; longest first */
     kl_link starved;         /* longest waiting first */
     _Atomic size_t held_max; /* limit of bytes of large frames; then reading stops */
     size_t half_bytes;       /* received bytes of incomplete large frames */
@@ -66,6 +67,7 @@ struct kl_thread {
     kl_count closed_idle;
     kl_count closed_half_frame;
     kl_count closed_garbage;
+    kl_count closed_unidentified;
     kl_count bytes_in;
     kl_count bytes_out;
     kl_count requests[KL_API_KEYS];

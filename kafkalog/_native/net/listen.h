@@ -2,6 +2,7 @@
 #ifndef KL_LISTEN_H
 #define KL_LISTEN_H
 
+#include "arrivals.h"
 #include "tls.h"
 
 typedef struct kl_net kl_net;
@@ -26,7 +27,9 @@ typedef struct {
     uint32_t next_thread;
     uint64_t last_id; /* of a connection */
     _Atomic int64_t accepted;
+    kl_arrivals *arrivals; /* also under the lock */
     _Atomic int64_t refused_per_ip;
+    _Atomic int64_t held_per_ip;
     _Atomic int64_t pauses;
 } kl_acceptor;
 
@@ -39,6 +42,8 @@ kl_status kl_acceptor_listen(kl_net *net, const char *host_or_path, int32_t port
 kl_status kl_acceptor_set_tls(kl_net *net, int32_t listener, kl_tls *tls);
 /* kl_server_adopt, if the server runs. */
 kl_status kl_acceptor_adopt(kl_net *net, int fd, int32_t listener);
+/* kl_server_authenticate. */
+kl_status kl_acceptor_authenticate(kl_net *net, int32_t listener);
 /* On return no connection is accepted, and the sockets are closed. */
 void kl_acceptor_stop(kl_net *net);
 /* Limit connections from now on; existing ones above the limit stay. */

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/thread.h"
+#include "authentication.h"
 #include "net.h"
 #include "threads.h"
 
@@ -17,10 +18,10 @@ kl_status kl_thread_init(kl_thread *thread, kl_net *net, int32_t index) {
     thread->net = net;
     thread->index = index;
     pthread_mutex_init(&thread->lock, NULL);
-    kl_link *const rings[] = {&thread->conns,     &thread->idle,  &thread->partial,
-                              &thread->ready,     &thread->dirty, &thread->stalled,
-                              &thread->starved,   &thread->dead,  &thread->shaking,
-                              &thread->half_opens};
+    kl_link *const rings[] = {&thread->conns,      &thread->idle,        &thread->partial,
+                              &thread->ready,      &thread->dirty,       &thread->stalled,
+                              &thread->starved,    &thread->dead,        &thread->shaking,
+                              &thread->half_opens, &thread->unidentified};
     for (size_t i = 0; i < sizeof rings / sizeof rings[0]; i++) kl_ring_init(rings[i]);
     thread->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     kl_status status = kl_post_init(&thread->post);
@@ -35,8 +36,10 @@ kl_status kl_thread_init(kl_thread *thread, kl_net *net, int32_t index) {
 
 static void free_dead(kl_thread *thread) {
     for (kl_link *link; (link = kl_ring_first(&thread->dead)) != NULL;) {
+        kl_conn *conn = KL_HOLDER(link, kl_conn, dirty);
         kl_link_remove(link);
-        kl_release(KL_HOLDER(link, kl_conn, dirty));
+        kl_release(conn->subject);
+        kl_release(conn);
     }
 }
 
@@ -249,13 +252,15 @@ static void run_timers(kl_thread *thread) {
     close_idle(thread);
     close_half_frames(thread);
     kl_shake_expire(thread);
+    kl_authentication_close_late(thread);
     trim(thread);
 }
 
 static int64_t next_timer(const kl_thread *thread) {
     const kl_server_config *config = thread->net->config;
     const kl_timer *parked = kl_timers_first(&thread->timers);
-    int64_t next = KL_MIN(parked ? parked->due_ms : INT64_MAX, kl_shake_next(thread));
+    int64_t next = KL_MIN(kl_shake_next(thread), kl_authentication_next(thread));
+    if (parked) next = KL_MIN(next, parked->due_ms);
     const kl_timer *muted = kl_timers_first(&thread->muted);
     if (muted) next = KL_MIN(next, muted->due_ms);
     const kl_link *idle = kl_ring_first(&thread->idle);

@@ -15,10 +15,16 @@ struct kl_net {
     _Atomic(const kl_kind *)
         kinds[KL_API_KEYS]; /* from ops; NULL: Python handles them, at least for now */
     void *context;          /* for the operations */
+    /* Bit N: connections of listener N must authenticate. */
+    _Atomic uint64_t authenticating;
+    _Atomic int64_t unidentified; /* connections that have not; see authentication.h */
     kl_clock clock;
     kl_thread *threads;           /* see threads.h, also for the next two */
     _Atomic int32_t thread_count; /* initialised places: only grows */
     int32_t serving;              /* guarded by the acceptor's lock */
+
+    /* Connections of each principal, and those that will have it; see kl_server_unheld. */
+    _Atomic int32_t holds[KL_PRINCIPALS_MAX];
 
     kl_up up;
     kl_peers peers;
@@ -34,6 +40,8 @@ struct kl_net {
 /* Initialise the table of kinds and the pause; the caller sets the rest. */
 void kl_net_init(kl_net *net, const kl_ops *ops);
 void kl_net_free(kl_net *net);
+/* Hold a principal, or let it go (-1); those up to KL_PROCESS are not counted. */
+void kl_net_hold(kl_net *net, int32_t principal, int32_t change);
 /* On return all running threads are paused; or let them continue. */
 void kl_net_pause(kl_net *net, bool on);
 /* One of its threads waits while the network is paused. */

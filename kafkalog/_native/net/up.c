@@ -1,11 +1,19 @@
 /* up.c: the queue of requests to Python, and their answers. */
 #include "up.h"
 
+#include <stdio.h>
+
 #include "conn.h"
 #include "lane.h"
+#include "net.h"
 #include "response.h"
 
 enum { SLOTS_MIN = 64, POS_BODY_V0 = KL_RESPONSE_HEADER_BYTES };
+
+static kl_status no_request(uint64_t id) {
+    return kl_fail(KL_E_NOT_FOUND, "request %llx has ended, or there was none",
+                   (unsigned long long)id);
+}
 
 void kl_up_init(kl_up *up) {
     pthread_mutex_init(&up->lock, NULL);
@@ -164,10 +172,10 @@ static void describe(const kl_exchange *exchange, uint64_t id, kl_request_info *
         .body_bytes = request->bytes - request->body_pos,
     };
     memcpy(out->peer, request->conn->peer, sizeof out->peer);
-    out->subject_bytes = (int32_t)request->conn->subject_bytes;
+    if (request->principal >= 0 || request->conn->subject == NULL) return;
     KL_ASSERT(request->conn->subject_bytes <= sizeof out->subject);
-    if (request->conn->subject)
-        memcpy(out->subject, request->conn->subject, request->conn->subject_bytes);
+    out->subject_bytes = (int32_t)request->conn->subject_bytes;
+    memcpy(out->subject, request->conn->subject, request->conn->subject_bytes);
 }
 
 kl_status kl_up_take(kl_up *up, int32_t timeout_ms, kl_request_info *out) {
@@ -207,11 +215,6 @@ static void post(kl_exchange *exchange, kl_outcome outcome) {
     kl_post_put(&exchange->owner->post, KL_POST_ANSWER, &exchange->answer);
 }
 
-static kl_status no_request(uint64_t id) {
-    return kl_fail(KL_E_NOT_FOUND, "request %llx has ended, or there was none",
-                   (unsigned long long)id);
-}
-
 static kl_status take_back(kl_up *up, uint64_t id, kl_exchange **out) {
     kl_lock(&up->lock);
     *out = take_from_slot(up, id);
@@ -219,11 +222,21 @@ static kl_status take_back(kl_up *up, uint64_t id, kl_exchange **out) {
     return *out ? KL_OK : no_request(id);
 }
 
+/* A token of SASL as a whole response. */
+static kl_status put_token(kl_buffer *memory, const uint8_t *body, size_t bytes) {
+    kl_status status = kl_buffer_reserve(memory, KL_SIZE_BYTES);
+    if (status) return status;
+    memory->bytes = KL_SIZE_BYTES;
+    kl_put32(memory->data, (uint32_t)KL_MIN(bytes, (size_t)INT32_MAX));
+    return kl_buffer_append(memory, body, KL_MIN(bytes, (size_t)INT32_MAX));
+}
+
 /* Store Python's answer.  Only this thread has the exchange. */
 static kl_status put_answer(kl_exchange *exchange, const uint8_t *body, size_t bytes,
                             int32_t header_version) {
     kl_buffer *memory = &exchange->memory;
     memory->bytes = 0;
+    if (header_version == KL_HEADER_TOKEN) return put_token(memory, body, bytes);
     if (header_version < 0) return KL_OK;
     size_t header_bytes = POS_BODY_V0 + (header_version > 0 ? 1 : 0);
     kl_status status = kl_buffer_reserve(memory, header_bytes);
@@ -245,6 +258,31 @@ kl_status kl_up_answer(kl_up *up, uint64_t id, const uint8_t *body, size_t bytes
     status = put_answer(exchange, body, bytes, header_version);
     post(exchange, status ? KL_CLOSE : KL_ANSWER);
     return status;
+}
+
+kl_status kl_up_refuse(kl_up *up, uint64_t id, const kl_refusal *refusal) {
+    kl_exchange *exchange;
+    kl_status status = take_back(up, id, &exchange);
+    if (status) return status;
+    status = put_answer(exchange, refusal->body, refusal->bytes, refusal->header_version);
+    exchange->delay_ms = refusal->delay_ms;
+    post(exchange, status ? KL_CLOSE : KL_REFUSE);
+    return status;
+}
+
+kl_status kl_up_identify(kl_up *up, uint64_t id, int32_t principal, int64_t expires_ms) {
+    kl_lock(&up->lock);
+    bool found = is_taken(up, id);
+    if (found) { /* its thread reads it after the answer */
+        kl_exchange *exchange = up->slots[(uint32_t)id - 1].exchange;
+        kl_net *net = exchange->owner->net;
+        if (exchange->authenticated.known)
+            kl_net_hold(net, exchange->authenticated.principal, -1);
+        kl_net_hold(net, principal, 1);
+        exchange->authenticated = (kl_authentication){true, principal, expires_ms};
+    }
+    kl_unlock(&up->lock);
+    return found ? KL_OK : no_request(id);
 }
 
 kl_status kl_up_again(kl_up *up, uint64_t id, bool heard) {

@@ -46,6 +46,9 @@ kl_status kl_up_take(kl_up *up, int32_t timeout_ms, kl_request_info *out);
 kl_status kl_up_answer(kl_up *up, uint64_t id, const uint8_t *body, size_t bytes,
                        int32_t header_version);
 kl_status kl_up_again(kl_up *up, uint64_t id, bool heard);
+/* Later answers identify its connection's client. */
+kl_status kl_up_identify(kl_up *up, uint64_t id, int32_t principal, int64_t expires_ms);
+kl_status kl_up_refuse(kl_up *up, uint64_t id, const kl_refusal *refusal);
 kl_status kl_up_resolved(kl_up *up, uint64_t id, const kl_client *client);
 kl_status kl_up_throttle(kl_up *up, uint64_t id, int32_t ms);
 /* Python keeps it, but no longer needs its bytes. */

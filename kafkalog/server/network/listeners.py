@@ -26,7 +26,7 @@ __all__ = [
 _logger = logging.getLogger(__name__)
 
 PLAINTEXT = SecurityProtocol.PLAINTEXT
-_SERVED = (PLAINTEXT,)
+_SERVED = (PLAINTEXT, SecurityProtocol.SASL_PLAINTEXT)
 _UNIX = "unix:"
 INSIDE = (1 << 31) - 1
 """The listener number of connections within this process."""
@@ -113,7 +113,7 @@ def _protocol(
     text = protocols.get(listener.name, listener.name)
     found = SecurityProtocol.__members__.get(text)
     served = (PLAINTEXT,) if config.zookeeper_connect else _SERVED
-    if found in served:
+    if found is not None and found in served:
         return found
     wanted = " or ".join(one.name for one in served)
     raise InvalidSetting(

@@ -28,6 +28,12 @@ class Answers(Protocol):
     def drop(self, request_id: int) -> None:
         """Close its connection."""
 
+    def set_principal(self, request_id: int, principal: int, expires_ms: int = -1) -> None:
+        """Identify its client."""
+
+    def refuse(self, request_id: int, body: bytes, header_version: int, delay_ms: int, /) -> None:
+        """Send an answer later, and close its connection."""
+
 
 class RawRequest:
     """A request for Python, not decoded; it is answered, handed back or dropped exactly once."""
@@ -48,7 +54,7 @@ class RawRequest:
         self.listener: int = info.listener
         """The number that Reactor.listen was given."""
         self.principal: int = info.principal
-        """The number that Reactor.set_permit was given; ANONYMOUS."""
+        """The number that Reactor.set_principal was given; ANONYMOUS, UNIDENTIFIED."""
         self.correlation_id: int = info.correlation_id
         self.api_key: int = info.api_key
         self.api_version: int = info.api_version

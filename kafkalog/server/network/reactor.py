@@ -16,18 +16,26 @@ from kafkalog.errors import ArgumentError
 from kafkalog.replication.followers import CaughtUp, Follower, FollowerState
 from kafkalog.server.network.buckets import Buckets
 from kafkalog.server.network.raw_request import RawRequest
+from kafkalog.server.network.roles import RoleChange, role_of
 
 if TYPE_CHECKING:
     from kafkalog.log.handle import Handle
     from kafkalog.server.network.tls import TlsContext
+    from kafkalog.server.rules import Rules
 
 __all__ = [
-    "ANONYMOUS", "NO_CONTROL", "RIGHTS", "Appended", "HandshakeFailure", "Reactor", "RoleChange",
-    "Stats", "Usage",
+    "ANONYMOUS", "NO_CONTROL", "RIGHTS", "TOKEN", "UNIDENTIFIED", "UNIDENTIFIED_RAW", "Appended",
+    "HandshakeFailure", "Reactor", "RoleChange", "Stats", "Usage",
 ]  # fmt: skip
 
 ANONYMOUS: int = lib.KL_ANONYMOUS
-"""The principal of a connection that has not authenticated."""
+"""The principal of connections on a listener without authentication."""
+UNIDENTIFIED: int = lib.KL_UNIDENTIFIED
+"""The principal of a connection that must authenticate."""
+UNIDENTIFIED_RAW: int = lib.KL_UNIDENTIFIED_RAW
+"""The same, and its next frames are tokens without a header: SaslAuthenticate of version -1."""
+TOKEN: int = lib.KL_HEADER_TOKEN
+"""The header version of an answer that is such a token."""
 RIGHTS: int = lib.KL_MAY_WRITE | lib.KL_MAY_READ | lib.KL_MAY_REPLICATE
 """All that Produce and Fetch ask for."""
 NO_CONTROL = -1
@@ -60,10 +68,12 @@ class Stats(NamedTuple):
     connections: int
     accepted: int
     refused_per_ip: int
+    held_per_ip: int
     accept_pauses: int
     closed_idle: int
     closed_half_frame: int
     closed_garbage: int
+    closed_unidentified: int
     bytes_in: int
     bytes_out: int
     requests: dict[int, int]
@@ -111,38 +121,6 @@ def _end(c: Any, logs: "dict[tuple[str, int], Handle]") -> None:
     logs.clear()
 
 
-def role_of(
-    *,
-    leader_epoch: int,
-    durable: bool,
-    led_by: int | None = None,
-    min_isr: int = 0,
-    throttled: bool = False,
-    hands_over: bool = False,
-    tag: int = 0,
-) -> Any:
-    """A kl_role.
-
-    `durable`: acks=all means on disk; `led_by`: the leader's node, -1 if unknown, None: this
-    one; `min_isr`: in-sync replicas that acks=all needs; `throttled`: replicas that are not in sync
-    are limited to the replication rate; `hands_over`: another node is about to lead it, and acks=1
-    is refused while a replica may be in sync; `tag`: the caller's number for the partition.
-    """
-    follows, leader_id = (0, -1) if led_by is None else (1, led_by)
-    flags = int(durable), follows, leader_id, min_isr, int(throttled), int(hands_over)
-    return ffi.new("kl_role *", (leader_epoch, *flags, tag))
-
-
-class RoleChange(NamedTuple):
-    """A new role for a partition whose log is open."""
-
-    log: "Handle"
-    role: Mapping[str, Any]
-    """The arguments of `role_of`."""
-    followers: Sequence[Follower] = ()
-    """Set if it is led here."""
-
-
 def _c_followers(followers: Sequence[Follower]) -> Any:
     return ffi.new("kl_follower[]", followers)  # its fields are in the same order
 
@@ -179,6 +157,9 @@ class Reactor:
             "half_frame_ms_max": config.kafkalog_half_frame_max_ms,
             "fetch_bytes_max": config.fetch_max_bytes,
             "fetch_sessions_max": config.max_incremental_fetch_session_cache_slots,
+            "unidentified_bytes_max": config.sasl_server_max_receive_size,
+            "unidentified_max": config.kafkalog_unauthenticated_connections_max,
+            "unidentified_ms_max": config.kafkalog_authentication_max_ms,
             "produce_waiting_max": config.kafkalog_produce_waiting_max,
             "quota_windows": config.replication_quota_window_num,
             "quota_window_ms": config.replication_quota_window_size_seconds * 1000,
@@ -191,7 +172,8 @@ class Reactor:
         out = ffi.new("kl_server **")
         check(lib.kl_server_new(ffi.new("kl_server_config *", settings), out))
         self._c = ffi.gc(out[0], lib.kl_server_free)
-        self.set_permit(ANONYMOUS, RIGHTS)
+        for number in (ANONYMOUS, lib.KL_PROCESS):
+            self.set_permit(number, RIGHTS)
         self.buckets = Buckets(self._c)
         """The use of clients' quotas."""
         self._stopped = False
@@ -209,6 +191,39 @@ class Reactor:
         """
         permit = ffi.new("kl_permit *", (rights, throttle_ms))
         check(lib.kl_server_set_permit(self._c, principal, permit))
+
+    def unheld(self, first: int, end: int) -> list[int]:
+        """The principals from `first` up to `end` that no connection has, nor will have by a
+        `set_principal`."""
+        out = ffi.new("int32_t[]", max(end - first, 1))
+        return list(out[0 : lib.kl_server_unheld(self._c, first, end, out)])
+
+    def outdate_rules(self, common: Sequence["Rules"]) -> None:
+        """Set the rules that apply to all principals, by KL_RULES_*; those of each are outdated,
+        and its next Produce or Fetch is passed to Python.
+
+        Raises: NoMemory: they are outdated nevertheless.
+        """
+        alive: list[Any] = []
+        rules = ffi.new("kl_rules[]", len(common))
+        for place, one in zip(rules, common, strict=True):
+            one.fill(place, alive)
+        check(lib.kl_server_outdate_rules(self._c, rules))
+
+    def set_rules(
+        self, principal: int, rights: int, own: Sequence["Rules"], *, unnamed: bool
+    ) -> None:
+        """Set a principal's rights: KL_MAY_* on all resources, and its own rules by KL_RULES_*.
+
+        `unnamed`: what no ACL names is allowed.
+
+        Raises: ArgumentError, NoMemory.
+        """
+        alive: list[Any] = []
+        judgement = ffi.new("kl_judgement *", {"rights": rights, "unnamed": int(unnamed)})
+        for place, one in zip(judgement.own, own, strict=True):
+            one.fill(place, alive)
+        check(lib.kl_server_set_rules(self._c, principal, judgement))
 
     def usage(self, principal: int) -> Usage:
         """The totals of Produce and Fetch of a principal.
@@ -254,6 +269,14 @@ class Reactor:
         peer, reason = (ffi.string(text).decode("utf-8", "replace")
                         for text in (out.peer, out.reason))  # fmt: skip
         return HandshakeFailure(out.listener, peer, reason, out.lost)
+
+    def authenticate(self, listener: int) -> None:
+        """From now on, connections of a listener must authenticate: each begins as UNIDENTIFIED,
+        and all its requests are taken here, one at a time.
+
+        Raises: ArgumentError.
+        """
+        check(lib.kl_server_authenticate(self._c, listener))
 
     def adopt(self, connection: socket.socket, listener: int) -> None:
         """Serve one end of a connected stream socket as if it had been accepted on `listener`.
@@ -330,6 +353,25 @@ class Reactor:
         Raises: NotFound, when the request has ended.
         """
         check(lib.kl_server_again(self._c, request_id, int(heard)))
+
+    def set_principal(self, request_id: int, principal: int, expires_ms: int = -1) -> None:
+        """Let a connection have a principal from the answer or return of this request on.
+
+        After expires_ms, only SaslHandshake is accepted on it, and another request closes it; -1:
+        never.  UNIDENTIFIED: it must authenticate (again).
+
+        Raises: NotFound, when the request has ended; ArgumentError.
+        """
+        check(lib.kl_server_set_principal(self._c, request_id, principal, expires_ms))
+
+    def refuse(self, request_id: int, body: bytes, header_version: int, delay_ms: int) -> None:
+        """As `answer`, but after delay_ms; then close the connection.
+
+        Raises: NotFound, when the request has ended.
+        """
+        data = ffi.from_buffer(body)
+        refusal = ffi.new("kl_refusal *", (data, len(body), header_version, delay_ms))
+        check(lib.kl_server_refuse(self._c, request_id, refusal))
 
     def read(self, request_id: int) -> None:
         """Free the memory of a request's body; the request continues without it.

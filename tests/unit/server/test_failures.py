@@ -196,9 +196,9 @@ def test_a_handler_that_fails_is_answered_and_logged_once_with_its_request(
     [
         (apis.DESCRIBE_ACLS, 1, {"resource_type_filter": 2, "pattern_type_filter": 3,
                                  "operation": 3, "permission_type": 3}),
-        (apis.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"}),
+        (apis.EXPIRE_DELEGATION_TOKEN, 1, {"hmac": b"", "expiry_time_period_ms": -1}),
     ],
-    ids=["acls", "sasl"],
+    ids=["acls", "tokens"],
 )  # fmt: skip
 def test_known_unserved_requests_are_answered(
     raw: Raw, caplog: pytest.LogCaptureFixture, api: Api, version: int, body: dict[str, Any]

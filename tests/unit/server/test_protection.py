@@ -30,7 +30,6 @@ PROTECTING = {
     "principal.builder.class": "org.example.Builder",
     "create.topic.policy.class.name": "org.example.Policy",
     "alter.config.policy.class.name": "org.example.Policy",
-    "delegation.token.secret.key": "s3cret",
 }
 SINGLE_NODE = {
     "sasl.enabled.mechanisms": "PLAIN",
@@ -72,7 +71,6 @@ def test_values_that_keep_nobody_out_are_named_and_passed_over() -> None:
         "allow.everyone.if.no.acl.found": "true",
         "ssl.keymanager.algorithm": "SunX509", "sasl.login.refresh.window.factor": "0.8",
         "sasl.kerberos.kinit.cmd": "/usr/bin/kinit",
-        "delegation.token.expiry.time.ms": "86400000",
         "sasl.kerberos.min.time.before.relogin": "30000", "sasl.login.refresh.window.jitter": "0.1",
         "sasl.kerberos.ticket.renew.jitter": "0.1", "sasl.login.retry.backoff.ms": "7",
     }  # fmt: skip
@@ -80,7 +78,7 @@ def test_values_that_keep_nobody_out_are_named_and_passed_over() -> None:
     assert notes == tuple(f"{name}: ignored: this value restricts nothing" for name in harmless)
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
 def test_a_listener_that_is_not_plain_ends_the_start(tmp_path: Path, protocol: str) -> None:
     with pytest.raises(InvalidSetting, match=protocol):
         Broker(tmp_path / "data", listeners=f"{protocol}://127.0.0.1:0")
@@ -103,9 +101,6 @@ RECORDS: dict[str, tuple[str, dict[str, Any]]] = {
     "ACLs": ("AccessControlEntryRecord", {
         "id": ID, "resource_type": 2, "resource_name": "t", "pattern_type": 3,
         "principal": "User:a", "host": "*", "operation": 3, "permission_type": 3}),
-    "delegation tokens": ("DelegationTokenRecord", {
-        "owner": "User:a", "requester": "User:a", "renewers": [], "issue_timestamp": 1,
-        "max_timestamp": 1 << 60, "expiration_timestamp": 1 << 60, "token_id": "t"}),
     "super.users": ("ConfigRecord", {
         "resource_type": 4, "resource_name": "", "name": "super.users", "value": "User:a"}),
 }  # fmt: skip
@@ -126,8 +121,6 @@ def test_a_directory_that_somebody_protected_is_not_served(tmp_path: Path, what:
             metadata.write([("RemoveAccessControlEntryRecord", {"id": ID})])
         elif what == "super.users":
             metadata.write([("ConfigRecord", {**RECORDS[what][1], "value": None})])
-        else:
-            metadata.write([("RemoveDelegationTokenRecord", {"token_id": "t"})])
     Broker(tmp_path).close()
 
 

@@ -90,7 +90,7 @@ def test_the_controllers_listener_is_not_the_brokers() -> None:
             names(**wrong)
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
 def test_security_protocols_that_are_not_there_yet_are_refused_by_name(protocol: str) -> None:
     with pytest.raises(
         InvalidSetting, match=f"OUT has security protocol {protocol}, which is not supported yet"
@@ -146,8 +146,16 @@ def test_all_addresses_are_told_as_a_name_that_can_be_looked_up() -> None:
 
 
 def test_every_listener_has_its_protocol() -> None:
-    two = config("PLAINTEXT://h:1,OUT://h:2", listener_security_protocol_map="OUT:PLAINTEXT")
-    assert [one.protocol for one in planned(two)] == [SecurityProtocol.PLAINTEXT] * 2
+    two = config("PLAINTEXT://h:1,OUT://h:2", listener_security_protocol_map="OUT:SASL_PLAINTEXT")
+    plaintext, sasl = SecurityProtocol.PLAINTEXT, SecurityProtocol.SASL_PLAINTEXT
+    assert [one.protocol for one in planned(two)] == [plaintext, sasl]
+    (one,) = planned(config("SASL_PLAINTEXT://h:1"))
+    assert one.protocol is sasl
+
+
+def test_nodes_of_a_cluster_have_no_sasl() -> None:
+    with pytest.raises(InvalidSetting, match="not supported in a cluster; wanted PLAINTEXT"):
+        planned(config("SASL_PLAINTEXT://h:1", zookeeper_connect="127.0.0.1:1"))
 
 
 def test_brokers_reach_each_other_by_the_listener_of_their_protocol() -> None:

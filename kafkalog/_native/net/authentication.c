@@ -1,0 +1,79 @@
+/* authentication.c: see authentication.h. */
+#include "authentication.h"
+
+#include "net.h"
+
+/* Cannot overflow. */
+static int64_t after(int64_t from_ms, int64_t more_ms) {
+    return more_ms > INT64_MAX - from_ms ? INT64_MAX : from_ms + more_ms;
+}
+
+void kl_authentication_set(kl_conn *conn, const kl_authentication *identity) {
+    conn->raw = identity->principal == KL_UNIDENTIFIED_RAW;
+    kl_net_hold(conn->net, conn->principal, -1);
+    conn->principal = KL_MAX(identity->principal, (int32_t)KL_UNIDENTIFIED);
+    int64_t now_ms = kl_clock_now(&conn->net->clock);
+    conn->expires_ms =
+        identity->expires_ms < 0 ? 0 : KL_MAX(after(now_ms, identity->expires_ms), 1);
+}
+
+bool kl_authentication_expired(const kl_conn *conn, int16_t api_key) {
+    if (KL_LIKELY(conn->expires_ms == 0) || kl_is_unidentified(conn)) return false;
+    if (api_key == KL_API_SASL_HANDSHAKE) return false;
+    return kl_clock_now(&conn->net->clock) >= conn->expires_ms;
+}
+
+uint32_t kl_authentication_frame_max(const kl_conn *conn) {
+    const kl_server_config *config = conn->net->config;
+    int32_t max = config->request_bytes_max;
+    if (kl_is_unidentified(conn)) max = KL_MIN(max, config->unidentified_bytes_max);
+    return (uint32_t)max;
+}
+
+void kl_authentication_unlink(kl_conn *conn) {
+    if (!kl_link_in(&conn->unidentified)) return;
+    kl_link_remove(&conn->unidentified);
+    atomic_fetch_sub(&conn->net->unidentified, 1);
+}
+
+void kl_authentication_watch(kl_conn *conn) {
+    kl_thread *thread = conn->thread;
+    if (!kl_is_unidentified(conn)) {
+        kl_authentication_unlink(conn);
+        conn->unidentified_ms = -1;
+        return;
+    }
+    if (kl_link_in(&conn->unidentified)) return;
+    /* Moved from another thread, it keeps its time. */
+    if (conn->unidentified_ms < 0) conn->unidentified_ms = thread->now_ms;
+    kl_link_last(&thread->unidentified, &conn->unidentified);
+    atomic_fetch_add(&conn->net->unidentified, 1);
+}
+
+static bool too_many(const kl_thread *thread) {
+    return atomic_load(&thread->net->unidentified) > thread->net->config->unidentified_max;
+}
+
+static int64_t end_of(const kl_thread *thread, const kl_link *link) {
+    return after(KL_HOLDER(link, const kl_conn, unidentified)->unidentified_ms,
+                 thread->net->config->unidentified_ms_max);
+}
+
+static void close_first(kl_thread *thread) {
+    kl_conn *conn = KL_HOLDER(kl_ring_first(&thread->unidentified), kl_conn, unidentified);
+    kl_count_add(&thread->closed_unidentified, 1);
+    kl_conn_close(conn);
+}
+
+void kl_authentication_close_late(kl_thread *thread) {
+    for (kl_link *link; (link = kl_ring_first(&thread->unidentified)) != NULL;) {
+        if (end_of(thread, link) > thread->now_ms && !too_many(thread)) return;
+        close_first(thread);
+    }
+}
+
+int64_t kl_authentication_next(const kl_thread *thread) {
+    const kl_link *link = kl_ring_first(&thread->unidentified);
+    if (link == NULL) return INT64_MAX;
+    return too_many(thread) ? thread->now_ms : end_of(thread, link);
+}

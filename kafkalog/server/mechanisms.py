@@ -1,0 +1,111 @@
+"""The SASL mechanisms of a listener, made from its settings."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from kafkalog.clock import Clock
+from kafkalog.config.declare import Password
+from kafkalog.config.sasl import SASL_MECHANISMS
+from kafkalog.config.server import ServerConfig
+from kafkalog.errors import InvalidSetting
+from kafkalog.security.jaas import LoginModule, parse_jaas
+from kafkalog.security.plain import PlainExchange, PlainUsers
+from kafkalog.security.scram import Decoys, Mechanism, ServerExchange
+from kafkalog.security.tokens import login_of_token
+
+if TYPE_CHECKING:
+    from kafkalog.metadata.image import MetadataImage
+
+__all__ = ["Exchange", "mechanisms_of"]
+
+_MODULES = {
+    "PLAIN": "PlainLoginModule",
+    "SCRAM-SHA-256": "ScramLoginModule",
+    "SCRAM-SHA-512": "ScramLoginModule",
+    "OAUTHBEARER": "OAuthBearerLoginModule",
+}
+Image = Callable[[], "MetadataImage"]
+
+
+class Exchange(Protocol):
+    """The messages of one authentication, from the broker's side."""
+
+    done: bool
+    """True once the client is authenticated."""
+    user: str
+    """The client's name."""
+
+    def step(self, message: bytes) -> bytes:
+        """Take the client's next message; returns the answer.
+
+        Raises: SaslAuthenticationFailed.
+        """
+
+
+def mechanisms_of(
+    config: ServerConfig, listener: str, image: Image, clock: Clock
+) -> Mapping[str, Callable[[], Exchange]]:
+    """For each mechanism of a listener, how an exchange begins.  `image`: the metadata as they are
+    now, with SCRAM's credentials and delegation tokens; `clock`: says which tokens have expired.
+
+    Raises: InvalidSetting: a mechanism is not supported, or its settings are wrong.
+    """
+    names = config.of_listener(listener).sasl_enabled_mechanisms
+    setting = f"listener.name.{listener.lower()}.sasl.enabled.mechanisms"
+    for name in names:
+        if name not in SASL_MECHANISMS:
+            raise InvalidSetting(
+                f"{setting}, or sasl.enabled.mechanisms: found {name}, which is not supported; "
+                f"wanted {', '.join(SASL_MECHANISMS)}"
+            )
+    if not names:
+        raise InvalidSetting(
+            f"{setting}, or sasl.enabled.mechanisms: found none, wanted some of "
+            f"{', '.join(SASL_MECHANISMS)}"
+        )
+    return {name: _mechanism(config, listener, name, image, clock) for name in names}
+
+
+def _mechanism(
+    config: ServerConfig, listener: str, name: str, image: Image, clock: Clock
+) -> Callable[[], Exchange]:
+    own = config.of_listener(listener, name)
+    setting = f"listener.name.{listener.lower()}.{name.lower()}.sasl.jaas.config"
+    text = own.sasl_jaas_config.value
+    module = parse_jaas(text, setting) if text else None
+    if module is not None and module.short_name != _MODULES[name]:
+        raise InvalidSetting(
+            f"{setting}: found another login module, wanted one named {_MODULES[name]}"
+        )
+    if name == "PLAIN":
+        return _plain(module, setting)
+    if name == "OAUTHBEARER":
+        raise InvalidSetting(f"{setting}: OAUTHBEARER is not supported yet")
+    return _scram(Mechanism.named(name), image, config.delegation_token_secret_key, clock)
+
+
+def _plain(module: LoginModule | None, setting: str) -> Callable[[], Exchange]:
+    if module is None:
+        raise InvalidSetting(
+            f'{setting}: found none, wanted the users: PlainLoginModule required user_NAME="…" ;'
+        )
+    users = PlainUsers(module.options)
+    return lambda: PlainExchange(users)
+
+
+def _scram(
+    mechanism: Mechanism, image: Image, secret: Password, clock: Clock
+) -> Callable[[], Exchange]:
+    decoys = Decoys()
+
+    def begin() -> ServerExchange:
+        known, tokens = image().scram, image().tokens
+        return ServerExchange(
+            mechanism,
+            lambda user: known.get((user, int(mechanism))),
+            lambda name: login_of_token(tokens, secret, mechanism, name, clock.now_ms()),
+            models=(one for (_, number), one in known.items() if number == mechanism),
+            decoys=decoys,
+        )
+
+    return begin
