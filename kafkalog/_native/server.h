@@ -139,10 +139,18 @@ typedef struct {
     int32_t client_id_bytes;  /* -1: null */
     const uint8_t *body;      /* after the header and its tagged fields */
     size_t body_bytes;
-    int32_t subject_bytes; /* 0: an unidentified client showed no certificate */
+    int32_t subject_bytes; /* 0: the client showed no certificate */
     uint8_t subject[1024]; /* DER of its certificate's subject */
     char peer[64];         /* "10.0.0.1:40312", "[::1]:40312", "unix", "inside" */
 } kl_request_info;
+
+/* An answer after which the connection is closed, after delay_ms. */
+typedef struct {
+    const uint8_t *body;
+    size_t bytes;
+    int32_t header_version; /* as in kl_server_answer */
+    int32_t delay_ms;
+} kl_refusal;
 
 /* A failed handshake. */
 typedef struct {
@@ -155,14 +163,6 @@ typedef struct {
  * server was stopped. */
 kl_status kl_server_take_failure(kl_server *server, int32_t timeout_ms,
                                  kl_handshake_failure *out);
-
-/* An answer after which the connection is closed, after delay_ms. */
-typedef struct {
-    const uint8_t *body;
-    size_t bytes;
-    int32_t header_version; /* as in kl_server_answer */
-    int32_t delay_ms;
-} kl_refusal;
 
 /* The next request, control listener first.  KL_E_TIMEOUT: none came, call again; KL_E_CLOSED: none
  * will come. */

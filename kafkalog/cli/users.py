@@ -293,13 +293,14 @@ class _Directory:
     def change(self, change: "Change") -> None:
         from kafkalog.client.calls.users import row_of
         from kafkalog.controller.users import Deletion, Upsertion, alter_user_scram_credentials
+        from kafkalog.kraft.plan import Plan
 
         row = row_of(change)
         name, mechanism, *rest = row.fields.values()
         gone = [] if rest else [Deletion(name, mechanism)]
         new = [Upsertion(name, mechanism, *rest)] if rest else []
         (result,) = self._metadata.alter(
-            lambda image: alter_user_scram_credentials(image, gone, new)
+            lambda image: Plan(*alter_user_scram_credentials(image, gone, new))
         )
         if result["error_code"]:
             raise CommandError(f"{self._path}: user {name!r}: {result['error_message']}")

@@ -368,8 +368,8 @@ class Manager:
                 return
             self._delete(tp, None)  # the topic has been deleted since
             self.folders.sync()
-        told = f"{self.path}: the metadata names no partition {tp[0]}-{tp[1]}"
-        raise UnknownTopicOrPartition(told)
+        message = f"{self.path}: the metadata names no partition {tp[0]}-{tp[1]}"
+        raise UnknownTopicOrPartition(message)
 
     def _reserve(self, tp: TopicPartition) -> Handle | None:
         """As OpenLogs.reserve."""

@@ -25,7 +25,6 @@ from kafkalog.server.denials import Denials
 from kafkalog.server.network.listeners import INSIDE
 from kafkalog.server.network.reactor import ANONYMOUS, RIGHTS
 from kafkalog.server.rules import NOTHING, Rules, rules_of
-from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from kafkalog.metadata.image import Change, MetadataImage
@@ -47,13 +46,6 @@ _IN_C: dict[Right, int] = {
     (Operation.WRITE, Kind.TOPIC): lib.KL_MAY_WRITE,
     (Operation.READ, Kind.TOPIC): lib.KL_MAY_READ,
     (Operation.CLUSTER_ACTION, Kind.CLUSTER): lib.KL_MAY_REPLICATE,
-}
-_DENIED = {
-    Kind.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    Kind.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
-    Kind.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    Kind.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    Kind.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
 _KINDS_IN_C = (Kind.TOPIC, Kind.TRANSACTIONAL_ID)
 """In the order of KL_RULES_*."""
@@ -93,7 +85,8 @@ class Admission:
         self._common: bool = False  # C has the rules that apply to all
         self._rights: dict[int, frozenset[Right]] = {}
         if authorizer is None:
-            self.set_rights(ANONYMOUS, ALL)
+            for number in self._holders:
+                self.set_rights(number, ALL)
         else:
             self._reactor.set_rules(ANONYMOUS, 0, [NOTHING, NOTHING], unnamed=False)
             self._outdate()
@@ -157,10 +150,10 @@ class Admission:
     def guards(self, peer: "Peer") -> bool:
         """True if the caller's requests are checked; this process and super users may do
         everything."""
-        return (
-            self._authorizer is not None
-            and peer.listener != INSIDE
-            and not self._authorizer.is_super(self.principal(peer.principal))
+        if self._authorizer is None:
+            return self._rights.get(peer.principal, ALL) is not ALL
+        return peer.listener != INSIDE and not self._authorizer.is_super(
+            self.principal(peer.principal)
         )
 
     def allows(
@@ -216,18 +209,6 @@ class Admission:
         self._rights[number] = frozenset(rights)
         flags = [flag for right, flag in _IN_C.items() if right in self._rights[number]]
         self._reactor.set_permit(number, sum(flags))
-
-    def denied(self, number: int, needs: Collection[Right]) -> ErrorCode | None:
-        """The error for a principal that has none of the rights that a request asks for, or None.
-
-        Rights may stand for each other, as CREATE on the cluster and CREATE on the topic do, so
-        one of them admits the request; a handler checks single resources.
-        """
-        if self._authorizer is not None or not needs:
-            return None
-        if not self._rights.get(number, frozenset()).isdisjoint(needs):
-            return None
-        return next(_DENIED[kind] for _, kind in needs)
 
     # ---- ACLs ----------------------------------------------------------------------------------
 

@@ -44,10 +44,12 @@ from kafkalog.server.dispatch import Dispatch
 from kafkalog.server.dynamic import follow_settings
 from kafkalog.server.faults import Faults
 from kafkalog.server.handlers.leaders import follow_addresses
+from kafkalog.server.listener_keys import ListenerKeys
 from kafkalog.server.mechanisms import mechanisms_of
 from kafkalog.server.network import listeners as places
 from kafkalog.server.network.in_process import InProcessTransport
 from kafkalog.server.network.reactor import NO_CONTROL, Reactor
+from kafkalog.server.network.tls import TlsContext
 from kafkalog.server.node import Node
 from kafkalog.server.partitions import Partitions
 from kafkalog.server.quotas import ClientQuotas
@@ -91,10 +93,12 @@ def _close_all() -> None:
             broker.close()
 
 
-def _listen(reactor: Reactor, one: places.Listener, number: int) -> int:
+def _listen(
+    reactor: Reactor, one: places.Listener, number: int, tls: TlsContext | None = None
+) -> int:
     """The port that a listener bound."""
     try:
-        return reactor.listen(one.host, one.port, number)
+        return reactor.listen(one.host, one.port, number, tls)
     except KafkalogError as problem:
         problem.args = (f"listener {one.name}, port {one.port}: {problem}",)
         raise
@@ -162,6 +166,7 @@ class Broker:
         self._undo: list[Any] = []  # ends the parts that were started, in their order
         try:
             check_unlocked(self.path)  # first: its owner has the port, and the node's number
+            self._keys = ListenerKeys(self._config, planned, self._name)
             self._try_to_listen(planned)
             self._open()
             self._serve(planned)
@@ -299,7 +304,9 @@ class Broker:
         )
         admission = Admission(reactor, authorizer_of(config))
         admission.follow(metadata)
-        authentication = Authentication(config, planned, self._mechanisms, admission, clock)
+        authentication = Authentication(
+            config, planned, self._mechanisms, admission, clock, self._keys.identify
+        )
         quotas = ClientQuotas(
             reactor.buckets, clock, config, lambda number: admission.principal(number).name
         )
@@ -325,9 +332,11 @@ class Broker:
             control_listener=names.index(control) if control in names else NO_CONTROL,
         )  # fmt: skip
         self._owned(reactor, Reactor.close)
-        for number in self._mechanisms:
+        for number in (*self._mechanisms, *self._keys.identified()):
             reactor.authenticate(number)
-        bound = {one.name: _listen(reactor, one, number) for number, one in enumerate(planned)}
+        self._undo.insert(-1, self._keys.join)  # once the reactor has stopped
+        bound = {one.name: _listen(reactor, one, number, self._keys.contexts.get(number))
+                 for number, one in enumerate(planned)}  # fmt: skip
         return reactor, places.plan(self._config, bound) if planned else ()
 
     def _partitions(
@@ -396,6 +405,7 @@ class Broker:
         node.coordinator.start()
         node.transactions.start()
         reactor.start()
+        self._keys.start(reactor, self._clock)
         follow_settings(node, workers)
         if self._member is not None:  # last: the controller's requests come immediately
             assert self._controller is not None

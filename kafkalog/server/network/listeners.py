@@ -26,7 +26,7 @@ __all__ = [
 _logger = logging.getLogger(__name__)
 
 PLAINTEXT = SecurityProtocol.PLAINTEXT
-_SERVED = (PLAINTEXT, SecurityProtocol.SASL_PLAINTEXT)
+_SERVED = tuple(SecurityProtocol)
 _UNIX = "unix:"
 INSIDE = (1 << 31) - 1
 """The listener number of connections within this process."""

@@ -8,20 +8,21 @@ import socket
 import uuid
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.config.server import ServerConfig
 from kafkalog.errors import ArgumentError
 from kafkalog.replication.followers import CaughtUp, Follower, FollowerState
 from kafkalog.server.network.buckets import Buckets
+from kafkalog.server.network.outcomes import Appended, HandshakeFailure, Stats
 from kafkalog.server.network.raw_request import RawRequest
+from kafkalog.server.network.rights import RIGHTS, Rights, Usage
 from kafkalog.server.network.roles import RoleChange, role_of
 
 if TYPE_CHECKING:
     from kafkalog.log.handle import Handle
     from kafkalog.server.network.tls import TlsContext
-    from kafkalog.server.rules import Rules
 
 __all__ = [
     "ANONYMOUS", "NO_CONTROL", "RIGHTS", "TOKEN", "UNIDENTIFIED", "UNIDENTIFIED_RAW", "Appended",
@@ -36,84 +37,12 @@ UNIDENTIFIED_RAW: int = lib.KL_UNIDENTIFIED_RAW
 """The same, and its next frames are tokens without a header: SaslAuthenticate of version -1."""
 TOKEN: int = lib.KL_HEADER_TOKEN
 """The header version of an answer that is such a token."""
-RIGHTS: int = lib.KL_MAY_WRITE | lib.KL_MAY_READ | lib.KL_MAY_REPLICATE
-"""All that Produce and Fetch ask for."""
 NO_CONTROL = -1
 """The listener number that means "no listener is served first"."""
 _NO_ID = bytes(16)
 _COORDINATOR, _CLIENT = lib.KL_ORIGIN_COORDINATOR, lib.KL_ORIGIN_CLIENT
 ENDPOINT_BYTES = 256
 """Room for a host or a rack, with its NUL."""
-
-
-class Appended(NamedTuple):
-    """The outcome of an append."""
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    """-1 under CreateTime."""
-    log_start_offset: int
-    duplicate: bool
-    """The batch was a duplicate, and nothing was written."""
-    sync_due: bool
-    """flush.messages: no answer before it is on disk, whatever acks says."""
-    cuts: int
-    """How often the log had been truncated before: for `wait`."""
-
-
-class Stats(NamedTuple):
-    """The network side's counters; see kl_server_stats for each."""
-
-    connections: int
-    accepted: int
-    refused_per_ip: int
-    held_per_ip: int
-    accept_pauses: int
-    closed_idle: int
-    closed_half_frame: int
-    closed_garbage: int
-    closed_unidentified: int
-    bytes_in: int
-    bytes_out: int
-    requests: dict[int, int]
-    """Requests by API key, without zeros; keys above 98 count as 99."""
-    fast: int
-    queued: int
-    queue_full: int
-    parked: int
-    pinned: int
-    cold: int
-    allocations: int
-    buffer_bytes: int
-    handshakes: int
-    """TLS, complete."""
-    handshakes_failed: int
-    network_threads: int
-
-
-class HandshakeFailure(NamedTuple):
-    """A TLS handshake that failed."""
-
-    listener: int
-    peer: str
-    """As in RawRequest."""
-    reason: str
-    lost: int
-    """Further failures before it that are not reported."""
-
-
-class Usage(NamedTuple):
-    """The totals of Produce and Fetch of a principal since the start."""
-
-    produce_requests: int
-    produce_bytes: int
-    """Bytes of the requests."""
-    fetch_requests: int
-    fetch_bytes: int
-    """Bytes of records."""
-    denied: int
-    """Partitions."""
 
 
 def _end(c: Any, logs: "dict[tuple[str, int], Handle]") -> None:
@@ -125,7 +54,7 @@ def _c_followers(followers: Sequence[Follower]) -> Any:
     return ffi.new("kl_follower[]", followers)  # its fields are in the same order
 
 
-class Reactor:
+class Reactor(Rights):
     """A kl_server.  Safe to use from many threads; a forked child gets ForkedHandle."""
 
     def __init__(
@@ -180,59 +109,6 @@ class Reactor:
         # The logs that C uses: they must not be garbage collected before it has stopped.
         self._logs: dict[tuple[str, int], Handle] = {}
         self._end = weakref.finalize(self, _end, self._c, self._logs)
-
-    # ---- who may read and write ----------------------------------------------------------------
-
-    def set_permit(self, principal: int, rights: int, throttle_ms: int = 0) -> None:
-        """Set the rights (KL_MAY_*) of a principal on all topics, and the throttle time that its
-        answers report, from the next Produce or Fetch on.
-
-        Raises: ArgumentError, NoMemory.
-        """
-        permit = ffi.new("kl_permit *", (rights, throttle_ms))
-        check(lib.kl_server_set_permit(self._c, principal, permit))
-
-    def unheld(self, first: int, end: int) -> list[int]:
-        """The principals from `first` up to `end` that no connection has, nor will have by a
-        `set_principal`."""
-        out = ffi.new("int32_t[]", max(end - first, 1))
-        return list(out[0 : lib.kl_server_unheld(self._c, first, end, out)])
-
-    def outdate_rules(self, common: Sequence["Rules"]) -> None:
-        """Set the rules that apply to all principals, by KL_RULES_*; those of each are outdated,
-        and its next Produce or Fetch is passed to Python.
-
-        Raises: NoMemory: they are outdated nevertheless.
-        """
-        alive: list[Any] = []
-        rules = ffi.new("kl_rules[]", len(common))
-        for place, one in zip(rules, common, strict=True):
-            one.fill(place, alive)
-        check(lib.kl_server_outdate_rules(self._c, rules))
-
-    def set_rules(
-        self, principal: int, rights: int, own: Sequence["Rules"], *, unnamed: bool
-    ) -> None:
-        """Set a principal's rights: KL_MAY_* on all resources, and its own rules by KL_RULES_*.
-
-        `unnamed`: what no ACL names is allowed.
-
-        Raises: ArgumentError, NoMemory.
-        """
-        alive: list[Any] = []
-        judgement = ffi.new("kl_judgement *", {"rights": rights, "unnamed": int(unnamed)})
-        for place, one in zip(judgement.own, own, strict=True):
-            one.fill(place, alive)
-        check(lib.kl_server_set_rules(self._c, principal, judgement))
-
-    def usage(self, principal: int) -> Usage:
-        """The totals of Produce and Fetch of a principal.
-
-        Raises: NotFound: set_permit was never called for it.
-        """
-        out = ffi.new("kl_usage *")
-        check(lib.kl_server_get_usage(self._c, principal, out))
-        return Usage(**{name: int(getattr(out, name)) for name in Usage._fields})
 
     # ---- its life ------------------------------------------------------------------------------
 
