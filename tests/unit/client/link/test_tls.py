@@ -20,6 +20,7 @@ from kafkalog.aio import Producer as AsyncProducer
 from kafkalog.client.link.connection import Connection, answering
 from kafkalog.client.link.transport import Address, Options
 from kafkalog.client.login.security import security_of
+from kafkalog.client.login.tls import TlsSocket
 from kafkalog.config.admin import AdminConfig
 from kafkalog.config.client import ClientConfig
 from kafkalog.testing.broker import TestBroker
@@ -219,6 +220,42 @@ def test_close_ends_a_producer_within_a_handshake(front: TlsFront, config: dict[
         assert not thread.is_alive()
     finally:
         front.mute.clear()
+
+
+@pytest.mark.parametrize(
+    ("suites", "used"),
+    [
+        ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "ECDHE-ECDSA-AES256-GCM-SHA384"),
+        ("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305"),
+        ("TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256", "ECDHE-ECDSA-AES128-SHA256"),
+        (
+            "TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384,TLS_CHACHA20_POLY1305_SHA256",
+            "TLS_AES_256_GCM_SHA384",
+        ),
+    ],
+)
+def test_only_these_cipher_suites(
+    front: TlsFront, config: dict[str, str], suites: str, used: str
+) -> None:
+    connection = connect(front, {**config, "ssl.cipher.suites": suites})
+    assert isinstance(connection._socket, TlsSocket)
+    found = connection._socket.cipher()
+    assert found is not None and found[0] == used
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("suites", "versions"),
+    [
+        ("TLS_AES_128_GCM_SHA256", "TLSv1.2,TLSv1.3"),
+        ("TLS_NONE_WITH_NOTHING", "TLSv1.2,TLSv1.3"),
+        ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "TLSv1.3"),
+    ],
+)
+def test_suites_that_cannot_be_used(config: dict[str, str], suites: str, versions: str) -> None:
+    more = {"ssl.cipher.suites": suites, "ssl.enabled.protocols": versions}
+    with pytest.raises(errors.InvalidSetting, match=r"ssl\.cipher\.suites: "):
+        Admin("localhost:1", config={**config, **more})
 
 
 # ---- secrets, forks, settings ------------------------------------------------------------------
