@@ -118,15 +118,15 @@ class Security:
 
         Raises: ArgumentError (an ACL); what the broker answers.
         """
-        rows = [
-            row_of(UserScramCredentialUpsertion(name, mechanism, password))
-            for name, password in self.users.items()
-            for mechanism in MECHANISMS if mechanism != "PLAIN"
-        ]  # fmt: skip
         creations = [acl for given in self.acls or () for acl in _acls(given)]
         with Cluster(transport) as cluster:
-            if rows:
-                alter_user_scram_credentials(cluster, rows).check()
+            for mechanism in MECHANISMS if self.users else ():
+                if mechanism != "PLAIN":  # a request may change each user once
+                    rows = [
+                        row_of(UserScramCredentialUpsertion(name, mechanism, password))
+                        for name, password in self.users.items()
+                    ]
+                    alter_user_scram_credentials(cluster, rows).check()
             if creations:
                 connection = cluster.controller()
                 version = connection.version_of(apis.CREATE_ACLS)

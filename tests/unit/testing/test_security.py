@@ -51,7 +51,8 @@ def send_with_aiokafka(broker: TestBroker) -> None:
 
 
 def send_with_ours(broker: TestBroker, user: str | None = None) -> None:
-    with kafkalog.Producer(config=broker.client_config("kafkalog", user)) as producer:
+    config = broker.client_config("kafkalog", user)
+    with kafkalog.Producer(config.pop("bootstrap.servers"), config=config) as producer:
         producer.send("t", b"kafkalog").result()
 
 
@@ -109,9 +110,10 @@ def test_wrong_passwords_are_refused(tmp_path: Path) -> None:
     with secured(tmp_path, "sasl_plaintext") as broker:
         config = broker.client_config()
         config["sasl.jaas.config"] = config["sasl.jaas.config"].replace("quo", "wrong")
+        where = config.pop("bootstrap.servers")
         with (
             pytest.raises(errors.SaslAuthenticationFailed),
-            kafkalog.Producer(config=config) as producer,
+            kafkalog.Producer(where, config=config) as producer,
         ):
             producer.send("t", b"a").result()
 
