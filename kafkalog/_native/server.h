@@ -95,6 +95,23 @@ void kl_server_free(kl_server *server);
 /* Change the config's limits; open connections stay.  KL_E_ARGUMENT. */
 kl_status kl_server_set_limits(kl_server *server, int32_t connections_max,
                                int32_t connections_per_ip_max);
+/* Limits of new connections, per second; INT32_MAX, the initial value: none. */
+typedef struct {
+    int32_t rate;    /* of all listeners: then none is accepted for a while */
+    int32_t ip_rate; /* of an address: then its new ones are closed, after one window */
+} kl_arrival_limits;
+/* An address with limits of its own. */
+typedef struct {
+    uint8_t address[16];     /* IPv4 mapped to IPv6 */
+    int32_t connections_max; /* at the same time; -1: as other addresses */
+    int32_t rate;            /* 0: as other addresses */
+} kl_ip_limit;
+/* Replace them; and those of a listener (connections at the same time: then none is accepted; and
+ * per second).  KL_E_ARGUMENT, KL_E_NO_MEMORY. */
+kl_status kl_server_set_arrivals(kl_server *server, const kl_arrival_limits *limits,
+                                 const kl_ip_limit *of_ips, int32_t count);
+kl_status kl_server_set_listener_limits(kl_server *server, int32_t listener,
+                                        int32_t connections_max, int32_t rate);
 /* Change the number of network threads: new ones start at once; a surplus one passes each
  * connection, when none of its requests is in progress, to the others, and ends.  KL_E_ARGUMENT,
  * KL_E_CLOSED; KL_E_NO_MEMORY, KL_E_IO: not all could start. */
@@ -122,10 +139,18 @@ typedef struct {
     int32_t client_id_bytes;  /* -1: null */
     const uint8_t *body;      /* after the header and its tagged fields */
     size_t body_bytes;
-    int32_t subject_bytes; /* 0: an unidentified client showed no certificate */
+    int32_t subject_bytes; /* 0: the client showed no certificate */
     uint8_t subject[1024]; /* DER of its certificate's subject */
     char peer[64];         /* "10.0.0.1:40312", "[::1]:40312", "unix", "inside" */
 } kl_request_info;
+
+/* An answer after which the connection is closed, after delay_ms. */
+typedef struct {
+    const uint8_t *body;
+    size_t bytes;
+    int32_t header_version; /* as in kl_server_answer */
+    int32_t delay_ms;
+} kl_refusal;
 
 /* A failed handshake. */
 typedef struct {
@@ -138,14 +163,6 @@ typedef struct {
  * server was stopped. */
 kl_status kl_server_take_failure(kl_server *server, int32_t timeout_ms,
                                  kl_handshake_failure *out);
-
-/* An answer after which the connection is closed, after delay_ms. */
-typedef struct {
-    const uint8_t *body;
-    size_t bytes;
-    int32_t header_version; /* as in kl_server_answer */
-    int32_t delay_ms;
-} kl_refusal;
 
 /* The next request, control listener first.  KL_E_TIMEOUT: none came, call again; KL_E_CLOSED: none
  * will come. */
@@ -183,6 +200,7 @@ typedef struct {
     int64_t connections; /* now */
     int64_t accepted;    /* since the start, as are the next ones */
     int64_t refused_per_ip;
+    int64_t held_per_ip;   /* an address exceeded its rate */
     int64_t accept_pauses; /* without descriptors or memory, 100 ms each */
     int64_t closed_idle;
     int64_t closed_half_frame;
@@ -251,7 +269,8 @@ enum {
 typedef struct {
     const uint8_t *names; /* one after the other */
     const int32_t *name_bytes;
-    const uint8_t *bits; /* KL_RULE_*: two of each name, for it alone, and for it as a prefix */
+    const uint8_t
+        *bits; /* KL_RULE_*: two of each name, for it alone, and for it as a prefix */
     int32_t count;
     int32_t everywhere; /* KL_RULE_* for all names */
 } kl_rules;
@@ -259,7 +278,7 @@ typedef struct {
 enum { KL_RULES_TOPICS = 0, KL_RULES_IDS = 1, KL_RULES_KINDS = 2 }; /* transactional ids */
 
 typedef struct {
-    int32_t rights; /* KL_MAY_* on all resources: of super users, and KL_MAY_REPLICATE */
+    int32_t rights;  /* KL_MAY_* on all resources: of super users, and KL_MAY_REPLICATE */
     int32_t unnamed; /* 1: a resource that no ACL names is allowed */
     kl_rules own[2]; /* by KL_RULES_* */
 } kl_judgement;

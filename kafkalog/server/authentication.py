@@ -13,12 +13,13 @@ from typing import Any
 from kafkalog.clock import Clock
 from kafkalog.config.server import ServerConfig
 from kafkalog.errors import (
+    AuthenticationFailed,
     InvalidRequest,
     KafkalogError,
     SaslAuthenticationFailed,
     UnsupportedVersion,
 )
-from kafkalog.security.principal import Principal
+from kafkalog.security.principal import ANONYMOUS, Principal
 from kafkalog.server.admission import Admission
 from kafkalog.server.failed_answers import UNEXPECTED, failed_answer
 from kafkalog.server.mechanisms import Exchange
@@ -42,8 +43,8 @@ LOGGED_MAX, LOGGED_MS = 10, 60_000
 """Failures that are logged in so much time; more are only counted."""
 Mechanisms = Mapping[str, Callable[[], Exchange]]
 Identify = Callable[[int, bytes | None], Principal]
-"""The principal of a listener's client, by its number and the subject of the client's certificate,
-which is empty if it showed none."""
+"""The principal of a listener's client, by its number and the subject of the client's certificate
+(DER), which is None if it showed none."""
 
 
 @dataclass
@@ -91,13 +92,13 @@ class Authentication:
         identify: Identify | None = None,
     ) -> None:
         """`mechanisms`: of each SASL listener, by its number; `identify`: for listeners without
-        SASL, None: a client is the subject of its certificate."""
+        SASL, None: their clients are anonymous."""
         self._config = config
         self._listeners = tuple(listeners)
         self._mechanisms = mechanisms
         self._admission = admission
         self._clock = clock
-        self._identify = identify or _subject_of
+        self._identify = identify or _anonymous
         self._lock = threading.Lock()  # guards what follows
         self._attempts: OrderedDict[int, _Attempt] = OrderedDict()  # by connection, oldest first
         self._attempts_max = 2 * config.kafkalog_unauthenticated_connections_max
@@ -108,7 +109,12 @@ class Authentication:
         """Take a request of a connection that has not authenticated; `serve` answers it if it may
         be answered, or needs no SASL."""
         if request.peer.listener not in self._mechanisms:
-            principal = self._identify(request.peer.listener, request.subject)
+            try:
+                principal = self._identify(request.peer.listener, request.subject)
+            except AuthenticationFailed as problem:
+                self._logged.warning("%s: %s", request.peer.host, problem)
+                request.drop()
+                return
             request.identify(self._admission.number_of(principal, request.peer.host))
             serve(request)
             return
@@ -187,7 +193,9 @@ class Authentication:
         """Identify the connection; returns the milliseconds that its session lasts, 0: forever."""
         exchange, number = attempt.exchange, request.peer.listener
         assert exchange is not None
-        principal = Principal("User", exchange.user)
+        # With a delegation token, the client acts as the token's owner.
+        owner: Principal | None = getattr(exchange, "principal", None)
+        principal = owner or Principal("User", exchange.user)
         if attempt.session is not None and attempt.session.principal != principal:
             raise _Refused(
                 ErrorCode.SASL_AUTHENTICATION_FAILED,
@@ -285,8 +293,8 @@ class Authentication:
         return attempt
 
 
-def _subject_of(_listener: int, subject: bytes | None) -> Principal:
-    return Principal("User", subject.hex() if subject else "ANONYMOUS")
+def _anonymous(_listener: int, _subject: bytes | None) -> Principal:
+    return ANONYMOUS
 
 
 class _Limited:

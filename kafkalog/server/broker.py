@@ -16,6 +16,7 @@ from kafkalog.config.protection import refuse_protections
 from kafkalog.config.replica import RACK_AWARE
 from kafkalog.config.served import check_served
 from kafkalog.config.server import ServerConfig
+from kafkalog.controller.tokens import remove_expired
 from kafkalog.coordinator.thread import Coordinator
 from kafkalog.directory.identity import check_unlocked, look, node_number
 from kafkalog.directory.manager import Manager
@@ -27,7 +28,7 @@ from kafkalog.log.hooks import hooks
 from kafkalog.log.owner import absolute
 from kafkalog.metadata.source import Metadata
 from kafkalog.replication.options import fetcher_options
-from kafkalog.server.admission import Admission, authorizer_of, check_open_to_all
+from kafkalog.server.admission import Admission, authorizer_of, check_stored_settings
 from kafkalog.server.appends import Appends
 from kafkalog.server.authentication import Authentication
 from kafkalog.server.controller_apis.forwarder import ControllerForwarder
@@ -43,10 +44,12 @@ from kafkalog.server.dispatch import Dispatch
 from kafkalog.server.dynamic import follow_settings
 from kafkalog.server.faults import Faults
 from kafkalog.server.handlers.leaders import follow_addresses
+from kafkalog.server.listener_keys import ListenerKeys
 from kafkalog.server.mechanisms import mechanisms_of
 from kafkalog.server.network import listeners as places
 from kafkalog.server.network.in_process import InProcessTransport
 from kafkalog.server.network.reactor import NO_CONTROL, Reactor
+from kafkalog.server.network.tls import TlsContext
 from kafkalog.server.node import Node
 from kafkalog.server.partitions import Partitions
 from kafkalog.server.quotas import ClientQuotas
@@ -90,10 +93,12 @@ def _close_all() -> None:
             broker.close()
 
 
-def _listen(reactor: Reactor, one: places.Listener, number: int) -> int:
+def _listen(
+    reactor: Reactor, one: places.Listener, number: int, tls: TlsContext | None = None
+) -> int:
     """The port that a listener bound."""
     try:
-        return reactor.listen(one.host, one.port, number)
+        return reactor.listen(one.host, one.port, number, tls)
     except KafkalogError as problem:
         problem.args = (f"listener {one.name}, port {one.port}: {problem}",)
         raise
@@ -148,11 +153,13 @@ class Broker:
         self._given = ServerConfig.without_texts_of_secrets(given)
         alone = not isinstance(listeners, str) and listeners is not None and not listeners
         planned = () if alone else places.planned(self._config)
+        self._clock: Clock = clock or SystemClock()
         self._mechanisms = {
-            number: mechanisms_of(self._config, one.name, lambda: self._metadata.image)
+            number: mechanisms_of(
+                self._config, one.name, lambda: self._metadata.image, self._clock
+            )
             for number, one in enumerate(planned) if one.protocol.authenticates
         }  # fmt: skip
-        self._clock: Clock = clock or SystemClock()
         self._manual = not isinstance(self._clock, SystemClock)
         self._pid = os.getpid()
         self._closing = threading.Lock()
@@ -161,6 +168,7 @@ class Broker:
         self._undo: list[Any] = []  # ends the parts that were started, in their order
         try:
             check_unlocked(self.path)  # first: its owner has the port, and the node's number
+            self._keys = ListenerKeys(self._config, planned, self._name)
             self._try_to_listen(planned)
             self._open()
             self._serve(planned)
@@ -237,10 +245,19 @@ class Broker:
         source: Metadata | None = self._member or self._kraft
         assert source is not None
         self._metadata: Metadata = source
+        if self._kraft is not None and config.delegation_token_secret_key:
+            period_ms = config.delegation_token_expiry_check_interval_ms
+            self._manager.every(
+                "delegation tokens", partial(self._remove_tokens, self._kraft), period_ms
+            )
+
+    def _remove_tokens(self, metadata: MetadataLog) -> None:
+        """Remove the delegation tokens that have expired."""
+        metadata.alter(partial(remove_expired, now_ms=self._clock.now_ms()))
 
     def _open_metadata(self, number: int) -> MetadataLog:
         try:
-            return MetadataLog.open(self._manager, number=number, check=check_open_to_all)
+            return MetadataLog.open(self._manager, number=number, check=check_stored_settings)
         except BaseException:
             self._manager.abandon()  # an orderly end would write, too
             raise
@@ -289,7 +306,9 @@ class Broker:
         )
         admission = Admission(reactor, authorizer_of(config))
         admission.follow(metadata)
-        authentication = Authentication(config, planned, self._mechanisms, admission, clock)
+        authentication = Authentication(
+            config, planned, self._mechanisms, admission, clock, self._keys.identify
+        )
         quotas = ClientQuotas(
             reactor.buckets, clock, config, lambda number: admission.principal(number).name
         )
@@ -315,9 +334,11 @@ class Broker:
             control_listener=names.index(control) if control in names else NO_CONTROL,
         )  # fmt: skip
         self._owned(reactor, Reactor.close)
-        for number in self._mechanisms:
+        for number in (*self._mechanisms, *self._keys.identified()):
             reactor.authenticate(number)
-        bound = {one.name: _listen(reactor, one, number) for number, one in enumerate(planned)}
+        self._undo.insert(-1, self._keys.join)  # once the reactor has stopped
+        bound = {one.name: _listen(reactor, one, number, self._keys.contexts.get(number))
+                 for number, one in enumerate(planned)}  # fmt: skip
         return reactor, places.plan(self._config, bound) if planned else ()
 
     def _partitions(
@@ -386,6 +407,7 @@ class Broker:
         node.coordinator.start()
         node.transactions.start()
         reactor.start()
+        self._keys.start(reactor, self._clock)
         follow_settings(node, workers)
         if self._member is not None:  # last: the controller's requests come immediately
             assert self._controller is not None

@@ -280,6 +280,6 @@ class _Meter:
 
 
 def _header_bytes(request: Request) -> int:
-    """Of a request's header: key, version, correlation id, client id, and its tagged fields."""
+    """Size of a request's header: key, version, correlation id, client id, tagged fields."""
     flexible = request.api.request_header_version(request.version) > 1
     return 8 + 2 + len((request.peer.client_id or "").encode()) + int(flexible)

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from kafkalog.server.decoded_bytes import COUNTED_BYTES, DecodedBytes
 from kafkalog.server.failed_answers import UNEXPECTED, failed_answer
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -64,8 +65,8 @@ class Request:
     """One request from the network threads; it is answered exactly once."""
 
     __slots__ = (
-        "_adjust", "_id", "_reactor", "api", "body", "connection", "correlation_id", "cut", "meter",
-        "peer", "size", "subject", "version",
+        "_adjust", "_counted", "_id", "_reactor", "api", "body", "connection", "correlation_id",
+        "cut", "meter", "peer", "size", "subject", "version",
     )  # fmt: skip
 
     def __init__(self, reactor: "Answers", raw: "RawRequest") -> None:
@@ -79,7 +80,7 @@ class Request:
         """Its connection's number, never reused."""
         self.correlation_id: int = raw.correlation_id
         self.subject: bytes | None = raw.subject
-        """That of an unidentified client's certificate; empty: it has shown none."""
+        """DER of the subject of the client's certificate; None: it showed none."""
         self.peer = Peer(raw.client_id, _host(raw.peer), raw.listener, raw.principal)
         self.body: Any = raw.body
         """The bytes after the header, later the decoded Struct."""
@@ -90,6 +91,7 @@ class Request:
         self._adjust: Callable[[Answer], Answer] | None = None
         self.meter: Meter | None = None
         """Measures it for its client's quotas; None: it has none."""
+        self._counted: DecodedBytes | None = None
 
     def decode(self) -> None:
         """Decode `body` into a Struct.
@@ -100,11 +102,27 @@ class Request:
         if self.api in _WAIT_FOR_MEMBERS:  # parts that are kept count towards the group's bounds
             self._reactor.read(self._id)
 
+    def keep(self, decoded: DecodedBytes) -> bool:
+        """Count a large decoded body until the request ends; False: it must be refused.  Commands
+        of a controller are never refused."""
+        if self.size < COUNTED_BYTES or self.api in _CONTROLS:
+            return True
+        if not decoded.add(self.size):
+            return False
+        self._counted = decoded
+        return True
+
+    def _forget(self) -> None:
+        counted, self._counted = self._counted, None
+        if counted is not None:
+            counted.remove(self.size)
+
     def hand_over(self) -> Any:
         """The decoded body, for another part to keep as long as it needs it: a request that may
         wait for minutes keeps only what its own answer to a failure names."""
         body = self.body
         if self.api in _WAIT_FOR_MEMBERS:
+            self._forget()  # the group counts what it keeps
             self.body = type(body)()
             self.body.member_id = body.member_id
         return body
@@ -135,6 +153,7 @@ class Request:
 
     def answer_bytes(self, data: bytes, header_version: int) -> None:
         """Send an encoded response; header_version -1: none (acks=0)."""
+        self._forget()
         ms = 0 if self.meter is None else self._throttle(header_version < 0)
         if ms and header_version >= 0 and self._has_throttle_time():
             response = self.api.decode_response(self.version, data)
@@ -144,6 +163,7 @@ class Request:
 
     def again(self) -> None:
         """Hand a Produce or Fetch back to C: what it needed is there now."""
+        self._forget()
         if self.meter is not None:
             self.meter.hand_back()
         self._reactor.again(self._id)
@@ -162,6 +182,7 @@ class Request:
 
     def drop(self) -> None:
         """Close the connection, as Kafka does when no answer would be understood."""
+        self._forget()
         self._reactor.drop(self._id)
 
     def identify(self, principal: int, expires_ms: int = -1) -> None:
@@ -171,6 +192,7 @@ class Request:
 
     def refuse(self, data: bytes, header_version: int, delay_ms: int) -> None:
         """As answer_bytes, but after delay_ms; then its connection is closed."""
+        self._forget()
         self._reactor.refuse(self._id, data, header_version, delay_ms)
 
     def unheard(self) -> None:

@@ -61,6 +61,7 @@ struct kl_thread {
     kl_link shaking;         /* handshakes that can go on, in the order of their events */
     kl_link half_opens;      /* that wait for their clients, longest waiting first */
     int32_t half_open;       /* their number */
+    kl_link shakes_failed;   /* to be closed */
 
     kl_count handshakes;
     kl_count handshakes_failed;

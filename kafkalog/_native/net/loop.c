@@ -18,10 +18,10 @@ kl_status kl_thread_init(kl_thread *thread, kl_net *net, int32_t index) {
     thread->net = net;
     thread->index = index;
     pthread_mutex_init(&thread->lock, NULL);
-    kl_link *const rings[] = {&thread->conns,      &thread->idle,        &thread->partial,
-                              &thread->ready,      &thread->dirty,       &thread->stalled,
-                              &thread->starved,    &thread->dead,        &thread->shaking,
-                              &thread->half_opens, &thread->unidentified};
+    kl_link *const rings[] = {
+        &thread->conns, &thread->idle,    &thread->partial,    &thread->ready,
+        &thread->dirty, &thread->stalled, &thread->starved,    &thread->unidentified,
+        &thread->dead,  &thread->shaking, &thread->half_opens, &thread->shakes_failed};
     for (size_t i = 0; i < sizeof rings / sizeof rings[0]; i++) kl_ring_init(rings[i]);
     thread->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     kl_status status = kl_post_init(&thread->post);
@@ -38,7 +38,6 @@ static void free_dead(kl_thread *thread) {
     for (kl_link *link; (link = kl_ring_first(&thread->dead)) != NULL;) {
         kl_conn *conn = KL_HOLDER(link, kl_conn, dirty);
         kl_link_remove(link);
-        kl_release(conn->subject);
         kl_release(conn);
     }
 }
@@ -251,8 +250,8 @@ static void run_timers(kl_thread *thread) {
     unmute(thread);
     close_idle(thread);
     close_half_frames(thread);
-    kl_shake_expire(thread);
     kl_authentication_close_late(thread);
+    kl_shake_expire(thread);
     trim(thread);
 }
 
@@ -283,6 +282,12 @@ static bool has_work(kl_thread *thread) {
            (atomic_load(&thread->stop) && !thread->stopping) ||
            (atomic_load(&thread->leaving) && !thread->was_leaving) ||
            atomic_load(&thread->stop_now);
+}
+
+static void run_shakes(kl_thread *thread) {
+    kl_conn *conn = kl_shake_run(thread);
+    if (conn) kl_conn_pump(conn);
+    while ((conn = kl_shake_failed(thread)) != NULL) kl_conn_close(conn);
 }
 
 /* Timeout for epoll_wait; `awake` was reset before, so that no letter is missed. */
@@ -358,7 +363,7 @@ static void *serve(void *argument) {
         pump_ring(thread, &thread->dirty, true);
         pump_ring(thread, &thread->ready, false);
         feed_starved(thread);
-        kl_shake_run(thread);
+        run_shakes(thread);
         free_dead(thread);
     } while (look_at_stop(thread) && look_at_leaving(thread));
     free_dead(thread);

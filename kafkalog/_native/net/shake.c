@@ -71,12 +71,12 @@ void kl_failures_close(kl_failures *failures) {
     kl_unlock(&failures->lock);
 }
 
-/* Close a connection whose failure this thread has just recorded.  A client that sent nothing, as a
+/* End a connection whose failure this thread has just recorded.  A client that sent nothing, as a
  * load balancer that tries the port, is not worth a line in the log. */
 static void fail(kl_conn *conn) {
     kl_count_add(&conn->thread->handshakes_failed, 1);
     if (conn->stream.heard) keep(&conn->net->failures, conn);
-    kl_conn_close(conn);
+    kl_link_last(&conn->thread->shakes_failed, &conn->shake);
 }
 
 static int64_t limit_ms(const kl_thread *thread) {
@@ -93,6 +93,11 @@ static void too_late(kl_conn *conn) {
 
 /* ---- the rings of a thread ----------------------------------------------------------------- */
 
+kl_conn *kl_shake_failed(kl_thread *thread) {
+    kl_link *link = kl_ring_first(&thread->shakes_failed);
+    return link ? KL_HOLDER(link, kl_conn, shake) : NULL;
+}
+
 void kl_shake_leave(kl_conn *conn) {
     kl_link_remove(&conn->shake);
     if (conn->half_open) conn->thread->half_open--;
@@ -107,6 +112,7 @@ static void wait_for_client(kl_conn *conn) {
     kl_link_last(&thread->half_opens, &conn->shake);
     if (++thread->half_open <= HALF_OPEN_MAX) return;
     kl_conn *oldest = KL_HOLDER(kl_ring_first(&thread->half_opens), kl_conn, shake);
+    kl_shake_leave(oldest);
     kl_fail(KL_E_TIMEOUT, "%d others began a handshake after it, and it is not complete",
             HALF_OPEN_MAX);
     fail(oldest);
@@ -130,27 +136,31 @@ void kl_shake_events(kl_conn *conn) {
 }
 
 /* The connection is encrypted: from now on it is like others. */
-static void done(kl_conn *conn) {
+static bool done(kl_conn *conn) {
+    if (kl_stream_subject(&conn->stream, &conn->subject, &conn->subject_bytes)) {
+        fail(conn);
+        return false;
+    }
     conn->shakes = false;
     kl_count_add(&conn->thread->handshakes, 1);
-    if (kl_stream_subject(&conn->stream, &conn->subject, &conn->subject_bytes)) fail(conn);
-    else kl_conn_pump(conn); /* what came with the handshake is no event */
+    return true;
 }
 
-void kl_shake_run(kl_thread *thread) {
+kl_conn *kl_shake_run(kl_thread *thread) {
     kl_link *link = kl_ring_first(&thread->shaking);
-    if (link == NULL) return;
+    if (link == NULL) return NULL;
     kl_conn *conn = KL_HOLDER(link, kl_conn, shake);
     kl_link_remove(link);
     kl_shake outcome = kl_stream_shake(&conn->stream);
     conn->writes_shake = outcome == KL_SHAKE_WRITES;
     switch (outcome) {
-    case KL_SHAKE_DONE: done(conn); return;
-    case KL_SHAKE_FAILED: fail(conn); return;
+    case KL_SHAKE_DONE: return done(conn) ? conn : NULL;
+    case KL_SHAKE_FAILED: fail(conn); break;
     default:
         conn->readable = false; /* all was read: more will be an edge */
         wait_for_client(conn);
     }
+    return NULL;
 }
 
 /* ---- time ---------------------------------------------------------------------------------- */
@@ -160,6 +170,7 @@ void kl_shake_expire(kl_thread *thread) {
     for (kl_link *link; (link = kl_ring_first(&thread->half_opens)) != NULL;) {
         kl_conn *conn = KL_HOLDER(link, kl_conn, shake);
         if (thread->now_ms - conn->shake_ms < ms_max) return;
+        kl_shake_leave(conn);
         too_late(conn);
     }
 }

@@ -35,9 +35,12 @@ void kl_failures_close(kl_failures *failures);
 kl_status kl_shake_begin(kl_conn *conn, const kl_tls *tls);
 /* epoll reported something for a connection in its handshake. */
 void kl_shake_events(kl_conn *conn);
-/* One step of one handshake, if any waits for its turn. */
-void kl_shake_run(kl_thread *thread);
-/* Close those that are too old; the time when the next one will be, or INT64_MAX. */
+/* One step of one handshake, if any waits for its turn.  A connection that it completes, or NULL:
+ * what came with the handshake is no event. */
+kl_conn *kl_shake_run(kl_thread *thread);
+/* A connection whose handshake has failed, to be closed, or NULL. */
+kl_conn *kl_shake_failed(kl_thread *thread);
+/* Let those fail that are too old; the time when the next one will be, or INT64_MAX. */
 void kl_shake_expire(kl_thread *thread);
 int64_t kl_shake_next(const kl_thread *thread);
 /* It leaves its thread, or is closed. */

@@ -1,8 +1,6 @@
 /* up.c: the queue of requests to Python, and their answers. */
 #include "up.h"
 
-#include <stdio.h>
-
 #include "conn.h"
 #include "lane.h"
 #include "net.h"
@@ -172,10 +170,10 @@ static void describe(const kl_exchange *exchange, uint64_t id, kl_request_info *
         .body_bytes = request->bytes - request->body_pos,
     };
     memcpy(out->peer, request->conn->peer, sizeof out->peer);
-    if (request->principal >= 0 || request->conn->subject == NULL) return;
-    KL_ASSERT(request->conn->subject_bytes <= sizeof out->subject);
     out->subject_bytes = (int32_t)request->conn->subject_bytes;
-    memcpy(out->subject, request->conn->subject, request->conn->subject_bytes);
+    KL_ASSERT(request->conn->subject_bytes <= sizeof out->subject);
+    if (request->conn->subject)
+        memcpy(out->subject, request->conn->subject, request->conn->subject_bytes);
 }
 
 kl_status kl_up_take(kl_up *up, int32_t timeout_ms, kl_request_info *out) {

@@ -104,6 +104,28 @@ kl_status kl_server_adopt(kl_server *server, int fd, int32_t listener) {
     return status;
 }
 
+/* ---- limits of connections ----------------------------------------------------------- */
+
+kl_status kl_server_set_arrivals(kl_server *server, const kl_arrival_limits *limits,
+                                 const kl_ip_limit *of_ips, int32_t count) {
+    kl_acceptor *acceptor = &server->net.acceptor;
+    kl_lock(&acceptor->lock);
+    kl_status status = kl_arrivals_set(acceptor->arrivals, limits, of_ips, count);
+    kl_unlock(&acceptor->lock);
+    return status;
+}
+
+kl_status kl_server_set_listener_limits(kl_server *server, int32_t listener,
+                                        int32_t connections_max, int32_t rate) {
+    kl_acceptor *acceptor = &server->net.acceptor;
+    kl_lock(&acceptor->lock);
+    kl_status status =
+        kl_arrivals_set_listener(acceptor->arrivals, listener, connections_max, rate);
+    kl_unlock(&acceptor->lock);
+    if (!status) kl_peers_wake(&server->net.peers);
+    return status;
+}
+
 /* ---- principals ---------------------------------------------------------------------- */
 
 kl_status kl_server_set_permit(kl_server *server, int32_t principal,

@@ -67,7 +67,7 @@ class RawRequest:
         self.peer: str = ffi.string(info.peer).decode("ascii")
         """`10.0.0.1:40312`, `[::1]:40312`, `unix`, `inside`."""
         self.subject: bytes | None = None
-        """DER of the subject of the client's certificate; None: it showed none."""
+        """DER of the subject of an unidentified client's certificate; None: it showed none."""
         if info.subject_bytes:
             self.subject = bytes(ffi.buffer(info.subject, info.subject_bytes))
         self.body_bytes: int = info.body_bytes

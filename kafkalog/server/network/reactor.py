@@ -8,13 +8,14 @@ import socket
 import uuid
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.config.server import ServerConfig
 from kafkalog.errors import ArgumentError
 from kafkalog.replication.followers import CaughtUp, Follower, FollowerState
 from kafkalog.server.network.buckets import Buckets
+from kafkalog.server.network.outcomes import Appended, HandshakeFailure, Stats
 from kafkalog.server.network.raw_request import RawRequest
 from kafkalog.server.network.rights import RIGHTS, Rights, Usage
 from kafkalog.server.network.roles import RoleChange, role_of
@@ -42,62 +43,6 @@ _NO_ID = bytes(16)
 _COORDINATOR, _CLIENT = lib.KL_ORIGIN_COORDINATOR, lib.KL_ORIGIN_CLIENT
 ENDPOINT_BYTES = 256
 """Room for a host or a rack, with its NUL."""
-
-
-class Appended(NamedTuple):
-    """The outcome of an append."""
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    """-1 under CreateTime."""
-    log_start_offset: int
-    duplicate: bool
-    """The batch was a duplicate, and nothing was written."""
-    sync_due: bool
-    """flush.messages: no answer before it is on disk, whatever acks says."""
-    cuts: int
-    """How often the log had been truncated before: for `wait`."""
-
-
-class Stats(NamedTuple):
-    """The network side's counters; see kl_server_stats for each."""
-
-    connections: int
-    accepted: int
-    refused_per_ip: int
-    accept_pauses: int
-    closed_idle: int
-    closed_half_frame: int
-    closed_garbage: int
-    closed_unidentified: int
-    bytes_in: int
-    bytes_out: int
-    requests: dict[int, int]
-    """Requests by API key, without zeros; keys above 98 count as 99."""
-    fast: int
-    queued: int
-    queue_full: int
-    parked: int
-    pinned: int
-    cold: int
-    allocations: int
-    buffer_bytes: int
-    handshakes: int
-    """TLS, complete."""
-    handshakes_failed: int
-    network_threads: int
-
-
-class HandshakeFailure(NamedTuple):
-    """A TLS handshake that failed."""
-
-    listener: int
-    peer: str
-    """As in RawRequest."""
-    reason: str
-    lost: int
-    """Further failures before it that are not reported."""
 
 
 def _end(c: Any, logs: "dict[tuple[str, int], Handle]") -> None:

@@ -235,6 +235,8 @@ def test_client_certificates(certificates, tmp_path, auth, version):
     wrong = trustme.CA().issue_cert(common_name="mallory")
     stranger.write_bytes(wrong.private_key_pem.bytes() + wrong.cert_chain_pems[0].bytes())
     with TlsServer(tls_of(certificates, client_auth=auth), answer) as server:
+        if auth != "none":
+            server.reactor.authenticate(1)
 
         def served_with(own):
             try:
@@ -319,6 +321,7 @@ def test_resumed_sessions(certificates, version):
 
     context = client_context(certificates.trust, version, certificates.client("bob"))
     with TlsServer(tls_of(certificates, client_auth="required"), answer) as server:
+        server.reactor.authenticate(1)
         with TlsClient(server, context) as client:
             client.ask(1)
             session = client.socket.session
@@ -400,7 +403,10 @@ def test_the_oldest_of_too_many_half_open_handshakes_is_closed(certificates):
             pytest.skip(f"only {hard} open files are allowed, wanted 2500")
         resource.setrlimit(resource.RLIMIT_NOFILE, (2500, hard))
     with TlsServer(
-        tls_of(certificates), num_network_threads=1, socket_listen_backlog_size=2000
+        tls_of(certificates),
+        num_network_threads=1,
+        socket_listen_backlog_size=2000,
+        manual_clock=True,
     ) as server:
         oldest = server.client()
         oldest.send(b"\x16")

@@ -60,7 +60,7 @@ def test_every_request_goes_up(server: Server, key: int) -> None:
     """Produce and Fetch, too: C answers identified clients only."""
     with server.client() as client:
         one = taken(server, client, request(1, key=key, version=0))
-        assert (one.api_key, one.principal, one.subject) == (key, UNIDENTIFIED, "")
+        assert (one.api_key, one.principal, one.subject) == (key, UNIDENTIFIED, None)
         one.again()
         assert client.is_closed()
 

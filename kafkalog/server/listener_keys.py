@@ -1,0 +1,154 @@
+"""The keys of TLS listeners: read at the start, read again when their files change.
+
+A thread logs failed handshakes, too.
+"""
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from kafkalog.clock import Clock
+from kafkalog.config.listeners import SecurityProtocol, own_setting
+from kafkalog.config.server import ServerConfig
+from kafkalog.errors import Closed, KafkalogError
+from kafkalog.security.keystores import Stamp, stamp
+from kafkalog.security.principal import ANONYMOUS, Principal
+from kafkalog.security.subjects import PrincipalRules, distinguished_name
+from kafkalog.server.network.listeners import Listener
+from kafkalog.server.network.reactor import Reactor
+from kafkalog.server.network.tls import TlsContext
+
+__all__ = ["ListenerKeys"]
+
+_logger = logging.getLogger(__name__)
+
+LOOK_MS = 1_000
+"""Time between two looks at the files."""
+LOGGED_MAX, LOGGED_S = 10, 60.0
+"""Failed handshakes that are logged in so much time; more are only counted."""
+CLIENT_AUTH = "ssl.client.auth"
+
+
+class _Listener(NamedTuple):
+    name: str
+    config: ServerConfig
+    client_auth: str
+    rules: PrincipalRules
+
+
+class ListenerKeys:
+    """TLS of each listener that has it, by its number."""
+
+    def __init__(self, config: ServerConfig, listeners: Sequence[Listener], name: str) -> None:
+        """Reads all keys.  `name`: the thread's name begins so.
+
+        Raises: InvalidSetting (a key is missing or wrong), NotFound (no OpenSSL).
+        """
+        self._name = name
+        self._listeners = {
+            number: _of_listener(config, one)
+            for number, one in enumerate(listeners)
+            if one.protocol.encrypts
+        }
+        self._stamps = {number: stamp(one.config) for number, one in self._listeners.items()}
+        self.contexts: Mapping[int, TlsContext] = {
+            number: self._context(number) for number in self._listeners
+        }
+        """By listener, as at the start."""
+        self._thread: threading.Thread | None = None
+        self._reactor: Reactor | None = None
+        self._clock: Clock | None = None
+        self._since_s, self._logged = 0.0, 0
+
+    def _context(self, number: int) -> TlsContext:
+        one = self._listeners[number]
+        try:
+            return TlsContext(one.config, one.client_auth)
+        except KafkalogError as problem:
+            problem.args = (f"listener {one.name}: {problem}",)
+            raise
+
+    def identified(self) -> list[int]:
+        """The listeners whose clients may show a certificate."""
+        return [n for n, one in self._listeners.items() if one.client_auth != "none"]
+
+    def identify(self, listener: int, subject: bytes | None) -> Principal:
+        """The principal of a client that showed a certificate with this subject (DER), or none.
+
+        Raises: AuthenticationFailed (no rule matches its name).
+        """
+        if subject is None or listener not in self._listeners:
+            return ANONYMOUS
+        name = self._listeners[listener].rules.name(distinguished_name(subject))
+        return Principal("User", name)
+
+    # ---- while the broker runs -----------------------------------------------------------------
+
+    def start(self, reactor: Reactor, clock: Clock) -> None:
+        """Watch the files, and log failures, until `reactor` stops."""
+        self._reactor, self._clock = reactor, clock
+        if self._listeners:
+            self._thread = threading.Thread(
+                target=self._watch, name=f"{self._name} keys", daemon=True
+            )
+            self._thread.start()
+
+    def join(self) -> None:
+        """Wait for the thread, once the reactor has stopped."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _watch(self) -> None:
+        assert self._reactor is not None
+        while True:
+            try:
+                failure = self._reactor.handshake_failure(LOOK_MS)
+            except Closed:
+                return
+            if failure is not None:
+                more = f", and {failure.lost} before it" if failure.lost else ""
+                name = self._listeners[failure.listener].name
+                self._log(f"listener {name}: the handshake of {failure.peer} failed{more}: "
+                          f"{failure.reason}")  # fmt: skip
+            self._look()
+
+    def _log(self, text: str) -> None:
+        assert self._clock is not None
+        now_s = self._clock.monotonic_s()
+        if self._logged == 0 or now_s - self._since_s >= LOGGED_S:
+            if self._logged > LOGGED_MAX:
+                _logger.warning("%d more handshakes failed", self._logged - LOGGED_MAX)
+            self._since_s, self._logged = now_s, 0
+        self._logged += 1
+        if self._logged <= LOGGED_MAX:
+            _logger.warning("%s", text)
+
+    def _look(self) -> None:
+        """Use files that have changed; wrong ones are reported once, and the old keys stay."""
+        for number, one in self._listeners.items():
+            now: Stamp = stamp(one.config)
+            if now == self._stamps[number]:
+                continue
+            self._stamps[number] = now
+            try:
+                assert self._reactor is not None
+                self._reactor.set_tls(number, self._context(number))
+                _logger.info("listener %s: new connections use the changed keys", one.name)
+            except Exception as problem:  # the files may be half written: the next look sees more
+                _logger.error("the old keys stay in use: %s", problem)
+
+
+def _of_listener(config: ServerConfig, listener: Listener) -> _Listener:
+    found = config.of_listener(listener.name)
+    client_auth = found.ssl_client_auth
+    own = any(
+        (parts := own_setting(name))
+        and (parts.listener, parts.name) == (listener.name, CLIENT_AUTH)
+        for name in config._explicit()
+    )
+    if listener.protocol is SecurityProtocol.SASL_SSL and not own:
+        client_auth = "none"  # KIP-684: only if it is set for the listener itself
+    return _Listener(
+        listener.name, found, client_auth, PrincipalRules(found.ssl_principal_mapping_rules)
+    )
