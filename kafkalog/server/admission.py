@@ -7,7 +7,7 @@ which it gets from here for each principal (`server/rules.py`, `_native/plane/ad
 import logging
 import threading
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,7 +18,7 @@ from kafkalog.config.server import ServerConfig
 from kafkalog.errors import Timeout
 from kafkalog.metadata.image import BROKER
 from kafkalog.security.authorizer import Authorizer
-from kafkalog.security.permissions import CLUSTER_NAME, IMPLIED_BY, SUPPORTED, Kind, Operation
+from kafkalog.security.permissions import CLUSTER_NAME, SUPPORTED, Kind, Operation
 from kafkalog.security.principal import ANONYMOUS as ANONYMOUS_PRINCIPAL
 from kafkalog.security.principal import Principal
 from kafkalog.server.denials import Denials
@@ -32,21 +32,10 @@ if TYPE_CHECKING:
     from kafkalog.server.network.reactor import Reactor
     from kafkalog.server.request import Peer, Request
 
-__all__ = ["ALL", "Admission", "Right", "authorizer_of", "check_stored_settings", "java_host"]
+__all__ = ["Admission", "authorizer_of", "check_stored_settings", "java_host"]
 
 _logger = logging.getLogger(__name__)
 
-Right = tuple[Operation, Kind]
-"""An operation on all resources of a kind."""
-ALL: frozenset[Right] = frozenset(
-    (operation, kind) for kind, operations in SUPPORTED.items() for operation in operations
-)
-
-_IN_C: dict[Right, int] = {
-    (Operation.WRITE, Kind.TOPIC): lib.KL_MAY_WRITE,
-    (Operation.READ, Kind.TOPIC): lib.KL_MAY_READ,
-    (Operation.CLUSTER_ACTION, Kind.CLUSTER): lib.KL_MAY_REPLICATE,
-}
 _KINDS_IN_C = (Kind.TOPIC, Kind.TRANSACTIONAL_ID)
 """In the order of KL_RULES_*."""
 NUMBERS_KEPT = 1024
@@ -83,11 +72,7 @@ class Admission:
         self._free: list[int] = []
         self._current: set[int] = set()  # numbers whose rules C has
         self._common: bool = False  # C has the rules that apply to all
-        self._rights: dict[int, frozenset[Right]] = {}
-        if authorizer is None:
-            for number in self._holders:
-                self.set_rights(number, ALL)
-        else:
+        if authorizer is not None:
             self._reactor.set_rules(ANONYMOUS, 0, [NOTHING, NOTHING], unnamed=False)
             self._outdate()
 
@@ -150,11 +135,9 @@ class Admission:
     def guards(self, peer: "Peer") -> bool:
         """True if the caller's requests are checked; this process and super users may do
         everything."""
-        if self._authorizer is None:
-            return self._rights.get(peer.principal, ALL) is not ALL
-        return peer.listener != INSIDE and not self._authorizer.is_super(
-            self.principal(peer.principal)
-        )
+        if self._authorizer is None or peer.listener == INSIDE:
+            return False
+        return not self._authorizer.is_super(self.principal(peer.principal))
 
     def allows(
         self, peer: "Peer", operation: Operation, kind: Kind, name: str, *, quiet: bool = False
@@ -164,9 +147,7 @@ class Admission:
         `quiet`: a denial is not logged, as the caller did not ask for this resource.
         """
         authorizer = self._authorizer
-        if authorizer is None:
-            return self.allows_any(peer, operation, kind)
-        if peer.listener == INSIDE:
+        if authorizer is None or peer.listener == INSIDE:
             return True
         principal, host = self.principal(peer.principal), java_host(peer.host)
         found = authorizer.decide(principal, host, operation, kind, name)
@@ -184,13 +165,10 @@ class Admission:
     def allows_any(self, peer: "Peer", operation: Operation, kind: Kind) -> bool:
         """True if the caller may do this to at least one resource of a type, whether such a one
         exists or not: Kafka's authorizeByResourceType."""
-        if self._authorizer is not None:
-            return peer.listener == INSIDE or self._authorizer.allows_any(
-                self.principal(peer.principal), java_host(peer.host), operation, kind
-            )
-        rights = self._rights.get(peer.principal, ALL)
-        implying = IMPLIED_BY.get(operation, frozenset())
-        return any((one, kind) in rights for one in (operation, *implying))
+        if self._authorizer is None or peer.listener == INSIDE:
+            return True
+        principal = self.principal(peer.principal)
+        return self._authorizer.allows_any(principal, java_host(peer.host), operation, kind)
 
     def operations(self, peer: "Peer", kind: Kind, name: str) -> int:
         """The operations that the caller may do to a resource, one bit each, as responses hold
@@ -199,16 +177,6 @@ class Admission:
             1 << operation for operation in SUPPORTED[kind]
             if self.allows(peer, operation, kind, name, quiet=True)
         )  # fmt: skip
-
-    def set_rights(self, number: int, rights: Collection[Right]) -> None:
-        """Without an authorizer: replace the rights of a principal on all resources; requests that
-        begin after the return obey them.
-
-        Raises: ArgumentError, NoMemory.
-        """
-        self._rights[number] = frozenset(rights)
-        flags = [flag for right, flag in _IN_C.items() if right in self._rights[number]]
-        self._reactor.set_permit(number, sum(flags))
 
     # ---- ACLs ----------------------------------------------------------------------------------
 

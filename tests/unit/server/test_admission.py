@@ -1,50 +1,100 @@
-"""The gate in front of every request: the rights of the principal, in Python and in C."""
+"""What a caller may do, as handlers ask for it: by the authorizer of a broker, if it has one."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from kafkalog.security.permissions import Kind, Operation
+from kafkalog import Admin, Producer
+from kafkalog.config.authorizer import STANDARD_AUTHORIZER
+from kafkalog.security.acls import Acl, Pattern, Permission
+from kafkalog.security.authorizer import Authorizer
+from kafkalog.security.permissions import Kind, Operation, everything
 from kafkalog.security.principal import Principal
-from kafkalog.server.admission import ALL, Admission, Right
+from kafkalog.server.admission import Admission
 from kafkalog.server.broker import Broker, node_of
+from kafkalog.server.network.listeners import INSIDE
 from kafkalog.server.network.reactor import ANONYMOUS
+from kafkalog.server.request import Peer
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
 
-READ_TOPICS: Right = (Operation.READ, Kind.TOPIC)
-WRITE_TOPICS: Right = (Operation.WRITE, Kind.TOPIC)
-DESCRIBE_GROUPS: Right = (Operation.DESCRIBE, Kind.GROUP)
+READ, WRITE, DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
+
+
+def peer(admission: Admission, name: str = "alice", host: str = "/10.0.0.1") -> Peer:
+    return Peer("client", host, 0, admission.number_of(Principal("User", name), host))
 
 
 @pytest.fixture
-def admission(broker: Broker) -> Admission:
-    return node_of(broker).admission
+def ruled(broker: Broker) -> Admission:
+    """Alice may read t, and whatever begins with a, from 10.0.0.1."""
+    authorizer = Authorizer(["User:root"])
+    for name, pattern in (("t", Pattern.LITERAL), ("a", Pattern.PREFIXED)):
+        authorizer.add(Acl(Kind.TOPIC, name, pattern, "User:alice", "10.0.0.1", READ,
+                           Permission.ALLOW))  # fmt: skip
+    return Admission(node_of(broker).reactor, authorizer)
 
 
-def test_connections_are_anonymous(admission: Admission) -> None:
-    assert admission.principal(ANONYMOUS) == Principal("User", "ANONYMOUS")
+def test_connections_are_anonymous(broker: Broker) -> None:
+    admission = node_of(broker).admission
     assert str(admission.principal(ANONYMOUS)) == "User:ANONYMOUS"
 
 
-def test_python_and_c_obey_the_same_rights(broker: Broker, admission: Admission, raw: Raw) -> None:
-    assert raw.create("t").error_code == 0
-    assert raw.produce("t", b"v").error_code == 0
-    admission.set_rights(ANONYMOUS, {READ_TOPICS})
-    assert raw.produce("t", b"v").error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    assert raw.create("u").error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    assert raw.fetch("t", 0).error_code == 0
-    admission.set_rights(ANONYMOUS, {WRITE_TOPICS, DESCRIBE_GROUPS})
-    assert raw.produce("t", b"v").error_code == 0
-    assert raw.fetch("t", 0).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    listed = raw.call(apis.LIST_GROUPS)
-    assert (listed.error_code, listed.groups) == (0, [])
-    admission.set_rights(ANONYMOUS, ALL)
-    assert raw.fetch("t", 0).error_code == 0
+def test_without_an_authorizer_everything_is_allowed(broker: Broker) -> None:
+    admission = node_of(broker).admission
+    alice = peer(admission)
+    assert not admission.guards(alice) and not admission.authorizes
+    assert admission.allows(alice, WRITE, Kind.TOPIC, "x")
+    assert admission.allows_any(alice, WRITE, Kind.TOPIC)
+    assert admission.operations(alice, Kind.TOPIC, "x") == everything(Kind.TOPIC)
 
 
-def test_versions_are_announced_to_everybody(admission: Admission, raw: Raw) -> None:
-    admission.set_rights(ANONYMOUS, ())
-    assert raw.call(apis.API_VERSIONS, client_software_name="x", client_software_version="1"
-                    ).error_code == 0  # fmt: skip
+def test_rights_are_for_a_principal_at_a_host(ruled: Admission) -> None:
+    alice = peer(ruled)
+    assert ruled.guards(alice)
+    assert ruled.allows(alice, READ, Kind.TOPIC, "t")
+    assert ruled.allowed(alice, READ, Kind.TOPIC, ["t", "ab", "u"]) == {"t", "ab"}
+    assert not ruled.allows(alice, WRITE, Kind.TOPIC, "t")
+    assert not ruled.allows(peer(ruled, host="/10.0.0.2"), READ, Kind.TOPIC, "t")
+    assert not ruled.allows(peer(ruled, "bob"), READ, Kind.TOPIC, "t")
+    assert ruled.allows_any(alice, READ, Kind.TOPIC)
+    assert not ruled.allows_any(alice, WRITE, Kind.TOPIC)
+    assert ruled.operations(alice, Kind.TOPIC, "t") == 1 << READ | 1 << DESCRIBE
+
+
+def test_super_users_and_this_process_are_not_guarded(ruled: Admission) -> None:
+    root = peer(ruled, "root")
+    assert not ruled.guards(root) and ruled.allows(root, WRITE, Kind.TOPIC, "x")
+    inside = Peer("client", "inside", INSIDE, ANONYMOUS)
+    assert not ruled.guards(inside) and ruled.allows(inside, WRITE, Kind.TOPIC, "x")
+
+
+def test_this_process_needs_no_rights(tmp_path: Path) -> None:
+    config = {"authorizer.class.name": STANDARD_AUTHORIZER}
+    with (
+        Broker(tmp_path / "data", config=config) as broker,
+        Raw(broker.bootstrap_servers) as raw,
+    ):
+        with Admin(broker.store) as admin:
+            admin.create_topics([("t", 1)]).check()
+        with Producer(broker.store) as producer:
+            producer.send("t", b"v").result()
+        assert raw.produce("t", b"v").error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_a_principal_at_a_host_has_one_number(ruled: Admission) -> None:
+    assert peer(ruled) == peer(ruled)
+    assert peer(ruled).principal != peer(ruled, host="/10.0.0.2").principal
+
+
+def test_versions_are_announced_to_everybody(tmp_path: Path) -> None:
+    config = {"authorizer.class.name": STANDARD_AUTHORIZER}
+    with (
+        Broker(tmp_path / "data", config=config) as broker,
+        Raw(broker.bootstrap_servers) as raw,
+    ):
+        found = raw.call(apis.API_VERSIONS, client_software_name="x", client_software_version="1")
+        assert found.error_code == 0
