@@ -251,7 +251,8 @@ enum {
 typedef struct {
     const uint8_t *names; /* one after the other */
     const int32_t *name_bytes;
-    const uint8_t *bits; /* KL_RULE_*: two of each name, for it alone, and for it as a prefix */
+    const uint8_t
+        *bits; /* KL_RULE_*: two of each name, for it alone, and for it as a prefix */
     int32_t count;
     int32_t everywhere; /* KL_RULE_* for all names */
 } kl_rules;
@@ -259,7 +260,7 @@ typedef struct {
 enum { KL_RULES_TOPICS = 0, KL_RULES_IDS = 1, KL_RULES_KINDS = 2 }; /* transactional ids */
 
 typedef struct {
-    int32_t rights; /* KL_MAY_* on all resources: of super users, and KL_MAY_REPLICATE */
+    int32_t rights;  /* KL_MAY_* on all resources: of super users, and KL_MAY_REPLICATE */
     int32_t unnamed; /* 1: a resource that no ACL names is allowed */
     kl_rules own[2]; /* by KL_RULES_* */
 } kl_judgement;

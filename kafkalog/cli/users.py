@@ -175,18 +175,24 @@ def _password(path: str | None, user: str) -> str:
         password = getpass(f"Password of {user}: ")
         if getpass("Again: ") != password:
             raise UsageError("add: found two different passwords")
-    elif path == "-":
-        password = sys.stdin.readline(PASSWORD_BYTES_MAX)
     else:
-        with open(path, encoding="utf-8") as file:
-            try:
-                password = file.readline(PASSWORD_BYTES_MAX)
-            except UnicodeDecodeError:
-                raise UsageError(f"{path}: found other bytes, wanted UTF-8") from None
-    password = password.removesuffix("\n").removesuffix("\r")
+        password = first_line(path)
     if not password:
         raise UsageError("add: found an empty password, wanted at least one character")
     return password
+
+
+def first_line(path: str) -> str:
+    """The first line of a file with a secret, `-`: of stdin.  Raises: UsageError, OSError."""
+    if path == "-":
+        line = sys.stdin.readline(PASSWORD_BYTES_MAX)
+    else:
+        with open(path, encoding="utf-8") as file:
+            try:
+                line = file.readline(PASSWORD_BYTES_MAX)
+            except UnicodeDecodeError:
+                raise UsageError(f"{path}: found other bytes, wanted UTF-8") from None
+    return line.removesuffix("\n").removesuffix("\r")
 
 
 def parse_add_scram(text: str) -> "UserScramCredentialUpsertion":

@@ -8,6 +8,7 @@ from kafkalog.config.authorizer import AuthorizerConfig
 from kafkalog.config.listeners import own_setting
 from kafkalog.config.sasl import SaslServerSettings
 from kafkalog.config.ssl import ServerSslSettings
+from kafkalog.config.tokens import TokenSettings
 from kafkalog.errors import InvalidSetting
 
 __all__ = ["bare_name", "protects", "refuse_protection", "refuse_protections"]
@@ -64,6 +65,7 @@ SERVED_ALONE = frozenset(
         *ServerSslSettings.table,
         *SaslServerSettings.table,
         *AuthorizerConfig.table,
+        *TokenSettings.table,
         "security.inter.broker.protocol",
     }
 )

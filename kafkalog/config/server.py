@@ -12,6 +12,7 @@ from kafkalog.config.quota import QuotaConfig
 from kafkalog.config.replica import ReplicaConfig
 from kafkalog.config.sasl import SaslServerSettings
 from kafkalog.config.ssl import ServerSslSettings
+from kafkalog.config.tokens import TokenSettings
 from kafkalog.config.topic import TopicConfig
 from kafkalog.config.transaction import TransactionConfig
 
@@ -31,6 +32,7 @@ class ServerConfig(
     SaslServerSettings,
     ServerSslSettings,
     AuthorizerConfig,
+    TokenSettings,
 ):
     """All settings that a broker takes, under Kafka's names."""
 

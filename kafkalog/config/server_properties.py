@@ -44,7 +44,6 @@ _FAMILIES: tuple[tuple[str, str], ...] = (
     ("kafka.metrics.", _LATER),
     ("auto.include.jmx.reporter", "ignored: there is no JMX"),
     ("confluent.", "ignored: it is not Apache Kafka's"),
-    ("delegation.token.", _NOBODY),
     ("password.", _NOBODY),
 )
 """The handling of Kafka's names that are not ours, by prefix."""

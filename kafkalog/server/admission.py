@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkalog._native import lib
 from kafkalog.config.protection import refuse_protection
 from kafkalog.config.server import ServerConfig
-from kafkalog.errors import ArgumentError, Timeout
+from kafkalog.errors import Timeout
 from kafkalog.metadata.image import BROKER
 from kafkalog.security.authorizer import Authorizer
 from kafkalog.security.permissions import CLUSTER_NAME, IMPLIED_BY, SUPPORTED, Kind, Operation
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kafkalog.server.network.reactor import Reactor
     from kafkalog.server.request import Peer, Request
 
-__all__ = ["ALL", "Admission", "Right", "authorizer_of", "check_open_to_all", "java_host"]
+__all__ = ["ALL", "Admission", "Right", "authorizer_of", "check_stored_settings", "java_host"]
 
 _logger = logging.getLogger(__name__)
 
@@ -311,20 +311,11 @@ def java_host(host: str) -> str:
     return ":".join(f"{int(part, 16):x}" for part in found.exploded.split(":")) + percent + scope
 
 
-def check_open_to_all(image: "MetadataImage") -> None:
-    """Refuse metadata with permissions or delegation tokens.
+def check_stored_settings(image: "MetadataImage") -> None:
+    """Refuse brokers' settings in the metadata that restrict access and take no effect there.
 
-    Raises: ArgumentError (ACLs, delegation tokens), InvalidSetting.
+    Raises: InvalidSetting.
     """
-    found = {
-        "delegation tokens": len(image.tokens),
-    }
-    some = ", ".join(f"{count} {what}" for what, count in found.items() if count)
-    if some:
-        raise ArgumentError(
-            f"the metadata hold {some}, which protect the directory and are not supported yet; "
-            "it is not served until Apache Kafka's tools have removed them"
-        )
     for resource in ("", str(image.node_id)):
         for name, value in image.config(BROKER, resource).items():
             where = f"the metadata, broker {resource or 'default'}: "

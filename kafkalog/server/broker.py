@@ -16,6 +16,7 @@ from kafkalog.config.protection import refuse_protections
 from kafkalog.config.replica import RACK_AWARE
 from kafkalog.config.served import check_served
 from kafkalog.config.server import ServerConfig
+from kafkalog.controller.tokens import remove_expired
 from kafkalog.coordinator.thread import Coordinator
 from kafkalog.directory.identity import check_unlocked, look, node_number
 from kafkalog.directory.manager import Manager
@@ -27,7 +28,7 @@ from kafkalog.log.hooks import hooks
 from kafkalog.log.owner import absolute
 from kafkalog.metadata.source import Metadata
 from kafkalog.replication.options import fetcher_options
-from kafkalog.server.admission import Admission, authorizer_of, check_open_to_all
+from kafkalog.server.admission import Admission, authorizer_of, check_stored_settings
 from kafkalog.server.appends import Appends
 from kafkalog.server.authentication import Authentication
 from kafkalog.server.controller_apis.forwarder import ControllerForwarder
@@ -148,11 +149,11 @@ class Broker:
         self._given = ServerConfig.without_texts_of_secrets(given)
         alone = not isinstance(listeners, str) and listeners is not None and not listeners
         planned = () if alone else places.planned(self._config)
+        self._clock: Clock = clock or SystemClock()
         self._mechanisms = {
-            number: mechanisms_of(self._config, one.name, lambda: self._metadata.image)
+            number: mechanisms_of(self._config, one.name, lambda: self._metadata.image, self._clock)
             for number, one in enumerate(planned) if one.protocol.authenticates
         }  # fmt: skip
-        self._clock: Clock = clock or SystemClock()
         self._manual = not isinstance(self._clock, SystemClock)
         self._pid = os.getpid()
         self._closing = threading.Lock()
@@ -237,10 +238,19 @@ class Broker:
         source: Metadata | None = self._member or self._kraft
         assert source is not None
         self._metadata: Metadata = source
+        if self._kraft is not None and config.delegation_token_secret_key:
+            period_ms = config.delegation_token_expiry_check_interval_ms
+            self._manager.every(
+                "delegation tokens", partial(self._remove_tokens, self._kraft), period_ms
+            )
+
+    def _remove_tokens(self, metadata: MetadataLog) -> None:
+        """Remove the delegation tokens that have expired."""
+        metadata.alter(partial(remove_expired, now_ms=self._clock.now_ms()))
 
     def _open_metadata(self, number: int) -> MetadataLog:
         try:
-            return MetadataLog.open(self._manager, number=number, check=check_open_to_all)
+            return MetadataLog.open(self._manager, number=number, check=check_stored_settings)
         except BaseException:
             self._manager.abandon()  # an orderly end would write, too
             raise

@@ -566,6 +566,9 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
     (apis.INCREMENTAL_ALTER_CONFIGS, _settings(_ALTER_CONFIGS)),
     # DescribeCluster shows everyone the brokers, and the operations that it may do.
     (apis.DESCRIBE_CLUSTER,),
+    # Of other principals' tokens the handlers check each.
+    (apis.CREATE_DELEGATION_TOKEN,), (apis.RENEW_DELEGATION_TOKEN,),
+    (apis.EXPIRE_DELEGATION_TOKEN,), (apis.DESCRIBE_DELEGATION_TOKEN,),
 )  # fmt: skip
 GUARDS: Mapping[int, tuple[Rule, ...]] = {api.key: tuple(rules) for api, *rules in _ROWS}
 """By API key: the APIs that name single resources, or ask for nothing.

@@ -3,12 +3,15 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from kafkalog.clock import Clock
+from kafkalog.config.declare import Password
 from kafkalog.config.sasl import SASL_MECHANISMS
 from kafkalog.config.server import ServerConfig
 from kafkalog.errors import InvalidSetting
 from kafkalog.security.jaas import LoginModule, parse_jaas
 from kafkalog.security.plain import PlainExchange, PlainUsers
 from kafkalog.security.scram import Decoys, Mechanism, ServerExchange
+from kafkalog.security.tokens import login_of_token
 
 if TYPE_CHECKING:
     from kafkalog.metadata.image import MetadataImage
@@ -40,10 +43,10 @@ class Exchange(Protocol):
 
 
 def mechanisms_of(
-    config: ServerConfig, listener: str, image: Image
+    config: ServerConfig, listener: str, image: Image, clock: Clock
 ) -> Mapping[str, Callable[[], Exchange]]:
     """For each mechanism of a listener, how an exchange begins.  `image`: the metadata as they are
-    now, with SCRAM's credentials.
+    now, with SCRAM's credentials and delegation tokens; `clock`: says which tokens have expired.
 
     Raises: InvalidSetting: a mechanism is not supported, or its settings are wrong.
     """
@@ -60,11 +63,11 @@ def mechanisms_of(
             f"{setting}, or sasl.enabled.mechanisms: found none, wanted some of "
             f"{', '.join(SASL_MECHANISMS)}"
         )
-    return {name: _mechanism(config, listener, name, image) for name in names}
+    return {name: _mechanism(config, listener, name, image, clock) for name in names}
 
 
 def _mechanism(
-    config: ServerConfig, listener: str, name: str, image: Image
+    config: ServerConfig, listener: str, name: str, image: Image, clock: Clock
 ) -> Callable[[], Exchange]:
     own = config.of_listener(listener, name)
     setting = f"listener.name.{listener.lower()}.{name.lower()}.sasl.jaas.config"
@@ -78,7 +81,7 @@ def _mechanism(
         return _plain(module, setting)
     if name == "OAUTHBEARER":
         raise InvalidSetting(f"{setting}: OAUTHBEARER is not supported yet")
-    return _scram(Mechanism.named(name), image)
+    return _scram(Mechanism.named(name), image, config.delegation_token_secret_key, clock)
 
 
 def _plain(module: LoginModule | None, setting: str) -> Callable[[], Exchange]:
@@ -90,14 +93,17 @@ def _plain(module: LoginModule | None, setting: str) -> Callable[[], Exchange]:
     return lambda: PlainExchange(users)
 
 
-def _scram(mechanism: Mechanism, image: Image) -> Callable[[], Exchange]:
+def _scram(
+    mechanism: Mechanism, image: Image, secret: Password, clock: Clock
+) -> Callable[[], Exchange]:
     decoys = Decoys()
 
     def begin() -> ServerExchange:
-        known = image().scram
+        known, tokens = image().scram, image().tokens
         return ServerExchange(
             mechanism,
             lambda user: known.get((user, int(mechanism))),
+            lambda name: login_of_token(tokens, secret, mechanism, name, clock.now_ms()),
             models=(one for (_, number), one in known.items() if number == mechanism),
             decoys=decoys,
         )

@@ -258,7 +258,7 @@ static kl_status take_in(kl_net *net, int32_t listener, int fd, const address *f
     if (conn == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for a connection");
     conn->net = net;
     conn->listener = listener;
-    conn->principal = listener == KL_INSIDE               ? KL_PROCESS
+    conn->principal = listener == KL_INSIDE          ? KL_PROCESS
                       : authenticates(net, listener) ? KL_UNIDENTIFIED
                                                      : KL_ANONYMOUS;
     conn->unidentified_ms = -1;

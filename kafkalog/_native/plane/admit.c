@@ -4,7 +4,7 @@
 enum { RIGHTS_ALL = KL_MAY_READ | KL_MAY_WRITE | KL_MAY_REPLICATE };
 
 struct kl_principal {
-    _Atomic int32_t rights; /* KL_MAY_*, on all resources */
+    _Atomic int32_t rights;   /* KL_MAY_*, on all resources */
     pthread_mutex_t deciding; /* guards the members below, down to own */
     bool ruled;               /* its rights depend on rules, */
     bool current;             /* which are known */
@@ -100,7 +100,8 @@ kl_status kl_admission_set(kl_admission *admission, int32_t principal,
     entry *one = obtain(admission, principal);
     if (one) {
         kl_lock(&one->deciding);
-        *changed = atomic_exchange(&one->rights, permit->rights) != permit->rights || one->ruled;
+        *changed =
+            atomic_exchange(&one->rights, permit->rights) != permit->rights || one->ruled;
         one->ruled = false;
         forget(one);
         kl_unlock(&one->deciding);
@@ -159,7 +160,8 @@ kl_status kl_admission_set_rules(kl_admission *admission, int32_t principal,
     kl_ruleset *fresh[KL_RULES_KINDS];
     kl_status status = check_number(principal);
     if (!status && judgement->rights & ~RIGHTS_ALL)
-        status = kl_fail(KL_E_ARGUMENT, "rights %#x are invalid", (unsigned)judgement->rights);
+        status =
+            kl_fail(KL_E_ARGUMENT, "rights %#x are invalid", (unsigned)judgement->rights);
     if (!status) status = copy_rules(judgement->own, fresh);
     if (status) return status;
     kl_lock(&admission->setting);
@@ -206,8 +208,8 @@ bool kl_judge_allows(const kl_judge *judge, int32_t kind, kl_span name) {
     const entry *one = judge->principal;
     if (one == NULL || !one->ruled || judge->right == KL_MAY_REPLICATE) return judge->all;
     bool writes = judge->right == KL_MAY_WRITE;
-    int32_t found = kl_ruleset_find(one->common[kind], name) |
-                    kl_ruleset_find(one->own[kind], name);
+    int32_t found =
+        kl_ruleset_find(one->common[kind], name) | kl_ruleset_find(one->own[kind], name);
     if (found & (writes ? KL_RULE_NO_WRITE : KL_RULE_NO_READ)) return false;
     if (found & (writes ? KL_RULE_WRITE : KL_RULE_READ)) return true;
     return one->unnamed && !(found & KL_RULE_NAMED);

@@ -128,8 +128,7 @@ static bool parse_topic(kl_produce *produce, kl_in *in, bool by_id) {
 static bool parse(kl_request *request, kl_produce *produce) {
     enum { TOPIC_BYTES_MIN = 2 };
     kl_in in = kl_request_body(request, request->api_version >= VERSION_FLEXIBLE);
-    if (request->api_version >= VERSION_MIN)
-        produce->transactional_id = kl_in_string(&in);
+    if (request->api_version >= VERSION_MIN) produce->transactional_id = kl_in_string(&in);
     produce->acks = kl_in_i16(&in);
     produce->timeout_ms = kl_in_i32(&in);
     for (uint32_t topics = kl_in_array(&in, TOPIC_BYTES_MIN); topics > 0; topics--) {

@@ -6,7 +6,8 @@
 #include "rules.h"
 
 enum {
-    ANY_RULE = KL_RULE_WRITE | KL_RULE_READ | KL_RULE_NAMED | KL_RULE_NO_WRITE | KL_RULE_NO_READ,
+    ANY_RULE = KL_RULE_WRITE | KL_RULE_READ | KL_RULE_NAMED | KL_RULE_NO_WRITE |
+        KL_RULE_NO_READ,
     NONE = -1
 };
 
@@ -119,7 +120,8 @@ int32_t kl_ruleset_find(const kl_ruleset *set, kl_span name) {
         else high = middle;
     }
     int32_t found = set->everywhere, at = low - 1;
-    if (at != NONE && compare(span_of(set, at), name) == 0) found |= set->entries[at].literal;
+    if (at != NONE && compare(span_of(set, at), name) == 0)
+        found |= set->entries[at].literal;
     while (at != NONE && !begins_with(name, span_of(set, at))) at = set->entries[at].parent;
     return at == NONE ? found : found | set->entries[at].prefixed;
 }

@@ -16,7 +16,8 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkalog.metadata.requests import NewTopics
+    from kafkalog.metadata.image import MetadataImage
+    from kafkalog.metadata.requests import NewTopics, Result
     from kafkalog.metadata.source import Changeable, Quorum
     from kafkalog.server.request import Request
 
@@ -47,6 +48,10 @@ class SingleNode:
     def handle_as_controller(self, request: Request) -> NoReturn:
         """Raises: UnsupportedVersion."""
         raise self._no_cluster()
+
+    def alter(self, plan_of: Callable[[MetadataImage], Any]) -> list[Result]:
+        """As ControllerApis.alter."""
+        return self._metadata.alter(plan_of)
 
     def create_topics(self, wanted: NewTopics) -> dict[str, ErrorCode]:
         """As ControllerApis.create_topics."""

@@ -24,6 +24,7 @@ from kafkalog.server.handlers import (
     quotas,
     records,
     sasl,
+    tokens,
     transactions,
     users,
 )
@@ -102,6 +103,10 @@ ROUTES: dict[int, Route] = {
         (apis.DESCRIBE_QUORUM, cluster.describe_quorum, (_DESCRIBE, _CLUSTER)),
         (apis.DESCRIBE_CLUSTER, cluster.describe_cluster),
         (apis.DESCRIBE_PRODUCERS, producers.describe_producers),
+        (apis.CREATE_DELEGATION_TOKEN, tokens.create_token),
+        (apis.RENEW_DELEGATION_TOKEN, tokens.renew_token),
+        (apis.EXPIRE_DELEGATION_TOKEN, tokens.expire_token),
+        (apis.DESCRIBE_DELEGATION_TOKEN, tokens.describe_tokens),
         (apis.DESCRIBE_USER_SCRAM_CREDENTIALS, users.describe_user_scram_credentials,
          (_DESCRIBE, _CLUSTER)),
         (apis.ALTER_USER_SCRAM_CREDENTIALS, controller.to_controller, (_ALTER, _CLUSTER)),

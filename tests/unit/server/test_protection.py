@@ -26,7 +26,6 @@ PROTECTING = {
     "principal.builder.class": "org.example.Builder",
     "create.topic.policy.class.name": "org.example.Policy",
     "alter.config.policy.class.name": "org.example.Policy",
-    "delegation.token.secret.key": "s3cret",
 }
 SINGLE_NODE = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -80,7 +79,6 @@ def test_values_that_keep_nobody_out_are_named_and_passed_over() -> None:
         "ssl.trustmanager.algorithm": "PKIX",
         "ssl.keymanager.algorithm": "SunX509", "sasl.login.refresh.window.factor": "0.8",
         "sasl.kerberos.kinit.cmd": "/usr/bin/kinit",
-        "delegation.token.expiry.time.ms": "86400000",
         "sasl.kerberos.min.time.before.relogin": "30000", "sasl.login.refresh.window.jitter": "0.1",
         "sasl.kerberos.ticket.renew.jitter": "0.1", "sasl.login.retry.backoff.ms": "7",
     }  # fmt: skip
@@ -89,8 +87,8 @@ def test_values_that_keep_nobody_out_are_named_and_passed_over() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
-def test_a_listener_that_is_not_plain_ends_the_start(tmp_path: Path, protocol: str) -> None:
-    with pytest.raises(InvalidSetting, match=protocol):
+def test_a_listener_without_what_it_needs_ends_the_start(tmp_path: Path, protocol: str) -> None:
+    with pytest.raises(InvalidSetting, match=f"(?i){protocol}"):
         Broker(tmp_path / "data", listeners=f"{protocol}://127.0.0.1:0")
 
 
@@ -108,9 +106,6 @@ def test_serve_names_the_refused_setting(tmp_path: Path) -> None:
 
 
 RECORDS: dict[str, tuple[str, dict[str, Any]]] = {
-    "delegation tokens": ("DelegationTokenRecord", {
-        "owner": "User:a", "requester": "User:a", "renewers": [], "issue_timestamp": 1,
-        "max_timestamp": 1 << 60, "expiration_timestamp": 1 << 60, "token_id": "t"}),
     "super.users": ("ConfigRecord", {
         "resource_type": 4, "resource_name": "", "name": "super.users", "value": "User:a"}),
 }  # fmt: skip
@@ -129,8 +124,6 @@ def test_a_directory_that_somebody_protected_is_not_served(tmp_path: Path, what:
     with Manager(tmp_path) as manager, MetadataLog.open(manager) as metadata:
         if what == "super.users":
             metadata.write([("ConfigRecord", {**RECORDS[what][1], "value": None})])
-        else:
-            metadata.write([("RemoveDelegationTokenRecord", {"token_id": "t"})])
     Broker(tmp_path).close()
 
 
@@ -146,3 +139,17 @@ def test_a_running_broker_takes_no_such_setting(raw: Raw) -> None:
 def test_other_settings_are_no_protection() -> None:
     for name in ("log.retention.ms", "sslx", "my.ssl.thing", "listener.name.x.max.connections"):
         assert not protects(name, "7")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_serve_warns_of_a_listener_that_is_open_to_other_machines(
+    tmp_path: Path, host: str
+) -> None:
+    command = [sys.executable, "-m", "kafkalog", "serve", "--dir", str(tmp_path / "d"), "--listen",
+               f"{host}:0", "--log-level", "ERROR"]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as serving:
+        assert serving.stdout is not None
+        assert b"kafkalog serves" in serving.stdout.readline()
+        serving.terminate()
+        _, errors = serving.communicate(timeout=LIMIT_S)
+    assert (b"WARNING: listener PLAINTEXT (0.0.0.0" in errors) == (host == "0.0.0.0")
