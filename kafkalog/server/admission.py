@@ -137,6 +137,8 @@ class Admission:
         everything."""
         if self._authorizer is None or peer.listener == INSIDE:
             return False
+        if peer.principal < 0:  # not authenticated yet
+            return True
         return not self._authorizer.is_super(self.principal(peer.principal))
 
     def allows(

@@ -52,7 +52,8 @@ def send_with_aiokafka(broker: TestBroker) -> None:
 
 def send_with_ours(broker: TestBroker, user: str | None = None) -> None:
     config = broker.client_config("kafkalog", user)
-    with kafkalog.Producer(config.pop("bootstrap.servers"), config=config) as producer:
+    where = config.pop("bootstrap.servers")
+    with kafkalog.Producer(where, idempotent=False, config=config) as producer:
         producer.send("t", b"kafkalog").result()
 
 
