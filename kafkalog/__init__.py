@@ -58,6 +58,7 @@ if _t.TYPE_CHECKING:
     )
     from kafkalog.client.calls.replicas import Reassignment
     from kafkalog.client.calls.results import Results
+    from kafkalog.client.calls.tokens import DelegationToken
     from kafkalog.client.calls.topics import CreatedTopic, NewTopic
     from kafkalog.client.calls.transactions import (
         FencedProducer,
@@ -98,6 +99,7 @@ __all__ = [
     "ConfigResource",
     "Consumer",
     "CreatedTopic",
+    "DelegationToken",
     "Delivery",
     "Feature",
     "Features",
@@ -172,6 +174,7 @@ _LAZY = {
     "ConfigResource": "kafkalog.client.calls.configs",
     "Consumer": "kafkalog.client.consumer.consumer",
     "CreatedTopic": "kafkalog.client.calls.topics",
+    "DelegationToken": "kafkalog.client.calls.tokens",
     "Delivery": "kafkalog.client.buffer.delivery",
     "Feature": "kafkalog.client.calls.features",
     "Features": "kafkalog.client.calls.features",

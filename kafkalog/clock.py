@@ -119,19 +119,19 @@ class SkippingClock(SystemClock):
             raise ValueError(f"ms: found {ms}, wanted at least 0: time does not turn back")
         with self._lock:
             self._ahead_ms += ms
-            for told in self._followers:
-                told(self._ahead_ms)
+            for follower in self._followers:
+                follower(self._ahead_ms)
         self._waiters.wake()
 
-    def follow(self, told: Callable[[int], None]) -> Callable[[], None]:
+    def follow(self, follower: Callable[[int], None]) -> Callable[[], None]:
         """Call `told(ahead_ms)` now and after each move.  Returns a function that stops this."""
         with self._lock:
-            self._followers.append(told)
-            told(self._ahead_ms)
+            self._followers.append(follower)
+            follower(self._ahead_ms)
 
         def end() -> None:
             with self._lock:
-                self._followers.remove(told)
+                self._followers.remove(follower)
 
         return end
 

@@ -14,15 +14,18 @@ from kafkalog.types import TopicPartition
 __all__ = [
     "ArgumentError",
     "AuthenticationFailed",
+    "AuthorizationFailed",
     "BadAnswer",
     "BadZnode",
     "BufferTooSmall",
     "Closed",
+    "ClusterAuthorizationFailed",
     "CorruptLog",
     "CorruptMessage",
     "DuplicateBrokerRegistration",
     "FencedLeaderEpoch",
     "ForkedHandle",
+    "GroupAuthorizationFailed",
     "IllegalSaslState",
     "InvalidProducerEpoch",
     "InvalidRecord",
@@ -54,9 +57,11 @@ __all__ = [
     "StaleLog",
     "StorageOffline",
     "Timeout",
+    "TopicAuthorizationFailed",
     "TopicExists",
     "TransactionAborted",
     "TransactionCoordinatorFenced",
+    "TransactionalIdAuthorizationFailed",
     "Undeserializable",
     "UnexpectedAppendOffset",
     "UnknownSetting",
@@ -445,6 +450,34 @@ class IllegalSaslState(AuthenticationFailed):
     """A request came before the login was complete, or a login where none is possible."""
 
     code = 34
+
+
+class AuthorizationFailed(KafkalogError):
+    """The principal may not do this; clients do not retry."""
+
+
+class TopicAuthorizationFailed(AuthorizationFailed):
+    """The principal may not do this to the topic."""
+
+    code = 29
+
+
+class GroupAuthorizationFailed(AuthorizationFailed):
+    """The principal may not do this to the group."""
+
+    code = 30
+
+
+class ClusterAuthorizationFailed(AuthorizationFailed):
+    """The principal may not do this to the cluster."""
+
+    code = 31
+
+
+class TransactionalIdAuthorizationFailed(AuthorizationFailed):
+    """The principal may not use the transactional id."""
+
+    code = 53
 
 
 class NotController(KafkalogError):

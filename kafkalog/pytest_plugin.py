@@ -73,15 +73,15 @@ def pytest_runtest_makereport(
         item.stash[_FAILED] = True
         for broker in _brokers(item):
             broker.keep = True
-            told = _told(broker, _kept_at(item.config, broker.path))
-            report.sections.append(("kafkalog broker", "\n".join(told)))
+            lines = _told(broker, _kept_at(item.config, broker.path))
+            report.sections.append(("kafkalog broker", "\n".join(lines)))
         for cluster in _clusters(item):
             path = _kept_at(item.config, cluster.path)
             report.sections.append(("kafkalog cluster", "\n".join(_told_of(cluster, path))))
         for store in _stores(item):
             path = _kept_at(item.config, store.path)
-            told = iter((f"its directory is kept: {path}", *_commands(path, ())))
-            report.sections.append(("kafkalog store", "\n".join(told)))
+            lines = iter((f"its directory is kept: {path}", *_commands(path, ())))
+            report.sections.append(("kafkalog store", "\n".join(lines)))
     return report
 
 

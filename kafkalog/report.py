@@ -136,10 +136,10 @@ class Report:
         self.counters.update(other.counters)
         self.findings += other.findings
 
-    def only(self, told: Callable[[Finding], bool]) -> Report:
-        """The same report, with only the findings for which `told` is true."""
-        dropped = Counter(one.severity for one in self.findings if not told(one))
-        return Report([one for one in self.findings if told(one)], self.counters - dropped)
+    def only(self, wanted: Callable[[Finding], bool]) -> Report:
+        """The same report, with only the findings for which `wanted` is true."""
+        dropped = Counter(one.severity for one in self.findings if not wanted(one))
+        return Report([one for one in self.findings if wanted(one)], self.counters - dropped)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: clean, counters, findings as objects."""

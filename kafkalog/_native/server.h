@@ -95,6 +95,23 @@ void kl_server_free(kl_server *server);
 /* Change the config's limits; open connections stay.  KL_E_ARGUMENT. */
 kl_status kl_server_set_limits(kl_server *server, int32_t connections_max,
                                int32_t connections_per_ip_max);
+/* Limits of new connections, per second; INT32_MAX, the initial value: none. */
+typedef struct {
+    int32_t rate;    /* of all listeners: then none is accepted for a while */
+    int32_t ip_rate; /* of an address: then its new ones are closed, after one window */
+} kl_arrival_limits;
+/* An address with limits of its own. */
+typedef struct {
+    uint8_t address[16];     /* IPv4 mapped to IPv6 */
+    int32_t connections_max; /* at the same time; -1: as other addresses */
+    int32_t rate;            /* 0: as other addresses */
+} kl_ip_limit;
+/* Replace them; and those of a listener (connections at the same time: then none is accepted; and
+ * per second).  KL_E_ARGUMENT, KL_E_NO_MEMORY. */
+kl_status kl_server_set_arrivals(kl_server *server, const kl_arrival_limits *limits,
+                                 const kl_ip_limit *of_ips, int32_t count);
+kl_status kl_server_set_listener_limits(kl_server *server, int32_t listener,
+                                        int32_t connections_max, int32_t rate);
 /* Change the number of network threads: new ones start at once; a surplus one passes each
  * connection, when none of its requests is in progress, to the others, and ends.  KL_E_ARGUMENT,
  * KL_E_CLOSED; KL_E_NO_MEMORY, KL_E_IO: not all could start. */
@@ -183,6 +200,7 @@ typedef struct {
     int64_t connections; /* now */
     int64_t accepted;    /* since the start, as are the next ones */
     int64_t refused_per_ip;
+    int64_t held_per_ip;   /* an address exceeded its rate */
     int64_t accept_pauses; /* without descriptors or memory, 100 ms each */
     int64_t closed_idle;
     int64_t closed_half_frame;
@@ -213,16 +231,18 @@ void kl_server_get_stats(kl_server *server, kl_server_stats *out);
 /* Principals are the caller's numbers from 0 on. */
 enum {
     KL_ANONYMOUS = 0,
+    KL_PROCESS = 1, /* connections of this process: those of the listener KL_INSIDE */
     KL_PRINCIPALS_MAX = 65536,
     KL_UNIDENTIFIED = -1,    /* has not authenticated */
     KL_UNIDENTIFIED_RAW = -2 /* and its next frames are tokens without a header */
 };
+enum { KL_INSIDE = 2147483647 };
 enum { KL_HEADER_TOKEN = -2 };
 /* Rights needed by Produce, a consumer's Fetch and a follower's Fetch. */
 enum { KL_MAY_WRITE = 1, KL_MAY_READ = 2, KL_MAY_REPLICATE = 4 };
 
 typedef struct {
-    int32_t rights;      /* KL_MAY_*, on all topics */
+    int32_t rights;      /* KL_MAY_*, on all resources, whatever the ACLs are */
     int32_t throttle_ms; /* reported in its answers */
 } kl_permit;
 
@@ -230,6 +250,48 @@ typedef struct {
  * are answered with TOPIC_AUTHORIZATION_FAILED.  KL_E_ARGUMENT, KL_E_NO_MEMORY. */
 kl_status kl_server_set_permit(kl_server *server, int32_t principal,
                                const kl_permit *permit);
+
+/* Principals from `first` up to `end` that no connection has, nor will have by a
+ * kl_server_set_principal; returns their number.  `out` has room. */
+int32_t kl_server_unheld(kl_server *server, int32_t first, int32_t end, int32_t *out);
+
+/* What ACLs that apply to a principal allow and deny. */
+enum {
+    KL_RULE_WRITE = 1,
+    KL_RULE_READ = 2,
+    KL_RULE_NAMED = 4, /* some ACL names the resource, for whatever principal */
+    KL_RULE_NO_WRITE = 8,
+    KL_RULE_NO_READ = 16
+};
+
+/* The rules about resources of a type, by their names in UTF-8, which are sorted by their bytes and
+ * all different. */
+typedef struct {
+    const uint8_t *names; /* one after the other */
+    const int32_t *name_bytes;
+    const uint8_t
+        *bits; /* KL_RULE_*: two of each name, for it alone, and for it as a prefix */
+    int32_t count;
+    int32_t everywhere; /* KL_RULE_* for all names */
+} kl_rules;
+
+enum { KL_RULES_TOPICS = 0, KL_RULES_IDS = 1, KL_RULES_KINDS = 2 }; /* transactional ids */
+
+typedef struct {
+    int32_t rights;  /* KL_MAY_* on all resources: of super users, and KL_MAY_REPLICATE */
+    int32_t unnamed; /* 1: a resource that no ACL names is allowed */
+    kl_rules own[2]; /* by KL_RULES_* */
+} kl_judgement;
+
+/* The rules that apply to all principals, from the next kl_server_set_rules on; the rules of all
+ * principals are outdated: their requests are passed to Python until they are set again.  Those of
+ * kl_server_set_permit stay.  On return no request uses the rules from before.  `common`: by
+ * KL_RULES_*.  KL_E_ARGUMENT, KL_E_NO_MEMORY: then they are outdated nevertheless. */
+kl_status kl_server_outdate_rules(kl_server *server, const kl_rules *common);
+/* A principal's rights from the next request on, by the current common rules and its own.
+ * KL_E_ARGUMENT, KL_E_NO_MEMORY. */
+kl_status kl_server_set_rules(kl_server *server, int32_t principal,
+                              const kl_judgement *judgement);
 
 typedef struct {
     int64_t produce_requests; /* since the start, as are the next ones */

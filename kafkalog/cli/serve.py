@@ -109,6 +109,7 @@ def settings_from(options: argparse.Namespace) -> "Properties":
 
 def _serve(directory: str, config: dict[str, object]) -> int:
     from kafkalog.server.broker import Broker
+    from kafkalog.server.network.listeners import exposed
 
     ended = threading.Event()
     why: list[int] = []
@@ -121,6 +122,13 @@ def _serve(directory: str, config: dict[str, object]) -> int:
     # Before the broker starts: an early signal must not interrupt its start halfway.
     with on_signals(end), Broker(directory, config=config) as broker:
         print(f"kafkalog serves {directory} at {broker.bootstrap_servers}", flush=True)
+        for listener in exposed(broker.config):
+            print(
+                f"WARNING: listener {listener.name} ({listener.host or 'all addresses'}, port "
+                f"{listener.port}) asks nobody for a password or a certificate: everyone who "
+                "reaches it is User:ANONYMOUS. See docs/security.md.",
+                file=sys.stderr, flush=True,
+            )  # fmt: skip
         ended.wait()
         name = signal.Signals(why[0]).name
         logging.getLogger("kafkalog.server").info("%s: the broker ends", name)

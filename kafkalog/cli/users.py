@@ -175,18 +175,24 @@ def _password(path: str | None, user: str) -> str:
         password = getpass(f"Password of {user}: ")
         if getpass("Again: ") != password:
             raise UsageError("add: found two different passwords")
-    elif path == "-":
-        password = sys.stdin.readline(PASSWORD_BYTES_MAX)
     else:
-        with open(path, encoding="utf-8") as file:
-            try:
-                password = file.readline(PASSWORD_BYTES_MAX)
-            except UnicodeDecodeError:
-                raise UsageError(f"{path}: found other bytes, wanted UTF-8") from None
-    password = password.removesuffix("\n").removesuffix("\r")
+        password = first_line(path)
     if not password:
         raise UsageError("add: found an empty password, wanted at least one character")
     return password
+
+
+def first_line(path: str) -> str:
+    """The first line of a file with a secret, `-`: of stdin.  Raises: UsageError, OSError."""
+    if path == "-":
+        line = sys.stdin.readline(PASSWORD_BYTES_MAX)
+    else:
+        with open(path, encoding="utf-8") as file:
+            try:
+                line = file.readline(PASSWORD_BYTES_MAX)
+            except UnicodeDecodeError:
+                raise UsageError(f"{path}: found other bytes, wanted UTF-8") from None
+    return line.removesuffix("\n").removesuffix("\r")
 
 
 def parse_add_scram(text: str) -> "UserScramCredentialUpsertion":
@@ -287,13 +293,14 @@ class _Directory:
     def change(self, change: "Change") -> None:
         from kafkalog.client.calls.users import row_of
         from kafkalog.controller.users import Deletion, Upsertion, alter_user_scram_credentials
+        from kafkalog.kraft.plan import Plan
 
         row = row_of(change)
         name, mechanism, *rest = row.fields.values()
         gone = [] if rest else [Deletion(name, mechanism)]
         new = [Upsertion(name, mechanism, *rest)] if rest else []
         (result,) = self._metadata.alter(
-            lambda image: alter_user_scram_credentials(image, gone, new)
+            lambda image: Plan(*alter_user_scram_credentials(image, gone, new))
         )
         if result["error_code"]:
             raise CommandError(f"{self._path}: user {name!r}: {result['error_message']}")

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from kafkalog import arguments
 from kafkalog.arguments import INT16_MAX, INT32_MAX, INT64_MAX, whole_number
+from kafkalog.client.admin_acls import AdminAcls
 from kafkalog.client.admin_users import AdminUsers
 from kafkalog.client.calls import configs, features, groups, nodes, offsets, replicas
 from kafkalog.client.calls import topics as topics_
@@ -40,7 +41,7 @@ UPDATES = {"upgrade": 1, "safe_downgrade": 2, "unsafe_downgrade": 3}
 """The kinds of feature updates, and Kafka's number for each."""
 
 
-class Admin(AdminUsers):
+class Admin(AdminUsers, AdminAcls):
     """Administers topics, settings, groups, offsets, transactions and nodes of a cluster.
 
     A call about many things returns `Results`: the result of each.  Looking up a thing that failed

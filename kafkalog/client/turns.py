@@ -112,8 +112,8 @@ class Turns(Handle):
             call(None if until_s is None else max(until_s - time.monotonic(), 0) * 1000)
         except errors.KafkalogError as problem:
             if self._cut:
-                told = "close: earlier calls took all of its time, and were ended"
-                raise errors.Timeout(told) from problem
+                message = "close: earlier calls took all of its time, and were ended"
+                raise errors.Timeout(message) from problem
             raise
         finally:
             with self._lock:

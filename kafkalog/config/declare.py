@@ -283,7 +283,8 @@ class Word(Setting[str]):
         return value
 
     def wanted(self) -> str:
-        return f"one of {', '.join(self.choices)}" if self.choices else "a word"
+        named = ", ".join(one or "nothing" for one in self.choices)
+        return f"one of {named}" if named else "a word"
 
 
 class Words(Setting[tuple[str, ...]]):

@@ -39,7 +39,7 @@ def render_markdown() -> str:
         "A broker with one of these does not start:",
         "`authorizer.*`, `super.users`,",
         "other names that begin with `sasl.` or `ssl.`, policies, a principal builder, a",
-        "listener with another protocol, and metadata with ACLs or delegation tokens.",
+        "listener with another protocol, and metadata with ACLs.",
         "Neither does a node of a cluster with any setting that restricts access.",
         "Values that restrict nothing (Kafka's defaults, empty ones) are ignored, with a note.",
         "",

@@ -12,7 +12,10 @@ __all__ = ["ListenerSettings", "SecurityProtocol", "own_setting"]
 
 _NAME = re.compile(r"listener\.name\.([^.]+)\.(.+)")
 _BEGINS = ("sasl.", "ssl.")
-_NAMES = ("connections.max.reauth.ms", "principal.builder.class")
+_NAMES = (
+    "connections.max.reauth.ms", "max.connection.creation.rate", "max.connections",
+    "principal.builder.class",
+)  # fmt: skip
 JAAS = "sasl.jaas.config"
 C = TypeVar("C", bound="ListenerSettings")
 

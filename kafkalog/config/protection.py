@@ -4,9 +4,11 @@ refuses to start instead of serving everybody."""
 import re
 from collections.abc import Mapping
 
+from kafkalog.config.authorizer import AuthorizerConfig
 from kafkalog.config.listeners import own_setting
 from kafkalog.config.sasl import SaslServerSettings
 from kafkalog.config.ssl import ServerSslSettings
+from kafkalog.config.tokens import TokenSettings
 from kafkalog.errors import InvalidSetting
 
 __all__ = ["bare_name", "protects", "refuse_protection", "refuse_protections"]
@@ -59,7 +61,13 @@ _NOTHING = {
 
 
 SERVED_ALONE = frozenset(
-    {*ServerSslSettings.table, *SaslServerSettings.table, "security.inter.broker.protocol"}
+    {
+        *ServerSslSettings.table,
+        *SaslServerSettings.table,
+        *AuthorizerConfig.table,
+        *TokenSettings.table,
+        "security.inter.broker.protocol",
+    }
 )
 """Settings that a single node obeys, and a node of a cluster does not yet."""
 

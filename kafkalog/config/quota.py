@@ -1,6 +1,8 @@
 """A broker's settings of quotas: over which time the use of clients is measured."""
 
-from kafkalog.config.declare import Settings, Whole
+from collections.abc import Mapping
+
+from kafkalog.config.declare import Settings, Whole, Words
 
 __all__ = ["QuotaConfig"]
 
@@ -24,3 +26,20 @@ class QuotaConfig(Settings):
         low=1,
     )
     controller_quota_window_size_seconds = Whole(1, "How long each window is.", unit="s", low=1)
+    max_connection_creation_rate = Whole(
+        UNLIMITED,
+        "New connections a second; above it, they are accepted later.",
+        low=1,
+    )
+    max_connections_per_ip_overrides = Words(
+        (),
+        "Addresses or host names with a max.connections.per.ip of their own.",
+        pattern=r".+:[0-9]{1,9}",
+        example="HOST:COUNT",
+    )
+
+    @property
+    def connections_of_ips(self) -> Mapping[str, int]:
+        """The connections that an address or host may have at the same time, by name."""
+        pairs = (text.rpartition(":") for text in self.max_connections_per_ip_overrides)
+        return {name.strip("[]"): int(count) for name, _, count in pairs}

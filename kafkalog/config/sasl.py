@@ -1,11 +1,14 @@
 """The broker's settings of SASL: how clients of its listeners authenticate."""
 
-from kafkalog.config.declare import Long, Secret, Settings, Whole, Word, Words
+from kafkalog.config.declare import Flag, Long, Secret, Settings, Whole, Word, Words
 
-__all__ = ["SASL_MECHANISMS", "SaslServerSettings"]
+__all__ = ["SASL_MECHANISMS", "SIGNED", "UNSIGNED", "SaslServerSettings"]
 
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 """Those that a listener can have; Kafka has GSSAPI (Kerberos), too."""
+_PACKAGE = "org.apache.kafka.common.security.oauthbearer."
+SIGNED = _PACKAGE + "OAuthBearerValidatorCallbackHandler"
+UNSIGNED = _PACKAGE + "internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
 _MECHANISM = {"pattern": r"[A-Z0-9_\-]{1,20}", "example": ", ".join(SASL_MECHANISMS)}
 
 
@@ -44,6 +47,37 @@ class SaslServerSettings(Settings):
         "closed.",
         unit="ms",
         low=0,
+    )
+    sasl_server_callback_handler_class = Word(
+        "",
+        "How tokens of OAUTHBEARER are verified: a class of Kafka's, for signed ones "
+        "OAuthBearerValidatorCallbackHandler. There is no default: Kafka's accepts tokens that "
+        "anybody can make.",
+        choices=("", SIGNED, UNSIGNED),
+    )
+    sasl_oauthbearer_jwks_endpoint_url = Word(
+        "", "The keys of those who sign tokens: an https://, http:// or file:/// URL of a JWKS."
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms = Long(
+        3_600_000, "Time after which the keys are read again.", unit="ms", low=1
+    )
+    sasl_oauthbearer_expected_audience = Words(
+        (),
+        "The audiences, one of which a token must have.",
+        pattern=r"[^,]+",
+        example="names",
+    )
+    sasl_oauthbearer_expected_issuer = Word("", "The issuer that a token must have.")
+    sasl_oauthbearer_allow_unverified_audience = Flag(
+        False, "Accept tokens for any audience, if none is expected."
+    )
+    sasl_oauthbearer_allow_unverified_issuer = Flag(
+        False, "Accept tokens of any issuer, if none is expected."
+    )
+    sasl_oauthbearer_scope_claim_name = Word("scope", "The claim with a token's scopes.")
+    sasl_oauthbearer_sub_claim_name = Word("sub", "The claim with a token's principal.")
+    sasl_oauthbearer_clock_skew_seconds = Whole(
+        30, "How far the clocks of the issuer and the broker may differ.", unit="s", low=0
     )
     sasl_mechanism_inter_broker_protocol = Word(
         "GSSAPI", "How brokers authenticate to each other; a single node does not."

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kafkalog.config.broker import BrokerConfig
+from kafkalog.config.listeners import ListenerSettings
 from kafkalog.errors import InvalidSetting
 
 __all__ = ["INTERNAL_SEGMENT_BYTES", "SEGMENT_BYTES_MIN", "check_segment_bytes", "check_served"]
@@ -61,6 +62,10 @@ def _problems(config: BrokerConfig) -> Iterator[tuple[str, int, str]]:
     ):
         if below(name, low):
             yield name, given[name], f"at least {low}"
+    if isinstance(config, ListenerSettings):
+        for listener, name in config.own_listeners.items():
+            if not (most := config.of_listener(listener).get("max.connections", 1)):
+                yield name, most, "at least 1"
     wait = "replica.fetch.wait.max.ms"
     if wait in given:
         most = min(given["replica.lag.time.max.ms"], REPLICA_SOCKET_MS)

@@ -2,19 +2,21 @@
 
 from collections.abc import Mapping
 
+from kafkalog.config.authorizer import AuthorizerConfig
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.declare import Flag, Long, Password, Secret, Whole, Word, Words
 from kafkalog.config.group import GroupConfig
-from kafkalog.config.listeners import ListenerSettings, SecurityProtocol
+from kafkalog.config.listeners import ListenerSettings, SecurityProtocol, own_setting
 from kafkalog.config.protection import bare_name
 from kafkalog.config.quota import QuotaConfig
 from kafkalog.config.replica import ReplicaConfig
 from kafkalog.config.sasl import SaslServerSettings
 from kafkalog.config.ssl import ServerSslSettings
+from kafkalog.config.tokens import TokenSettings
 from kafkalog.config.topic import TopicConfig
 from kafkalog.config.transaction import TransactionConfig
 
-__all__ = ["CORDONED", "DYNAMIC", "ServerConfig"]
+__all__ = ["CORDONED", "DYNAMIC", "ServerConfig", "is_dynamic"]
 
 PLAINTEXT = SecurityProtocol.PLAINTEXT.name
 _LISTENER = {"pattern": r"[A-Za-z0-9_.\-]+://.*", "example": "NAME://host:port"}
@@ -29,6 +31,8 @@ class ServerConfig(
     QuotaConfig,
     SaslServerSettings,
     ServerSslSettings,
+    AuthorizerConfig,
+    TokenSettings,
 ):
     """All settings that a broker takes, under Kafka's names."""
 
@@ -179,6 +183,11 @@ class ServerConfig(
         """The name of the listener between brokers and the controller."""
         return self.control_plane_listener_name.upper() or self.inner_listener
 
+    def listener_limits(self, listener: str) -> tuple[int, int]:
+        """The most connections of a listener at the same time, and new ones a second."""
+        own = self.of_listener(listener)
+        return own.max_connections, own.max_connection_creation_rate
+
     @classmethod
     def topic_defaults(cls) -> TopicConfig:
         return TopicConfig.served()
@@ -189,9 +198,18 @@ DYNAMIC = frozenset(s.synonym for s in TopicConfig.table.values() if s.synonym) 
     CORDONED, "follower.replication.throttled.rate", "leader.replication.throttled.rate",
     "log.cleaner.backoff.ms", "log.cleaner.dedupe.buffer.size",
     "log.cleaner.io.buffer.load.factor", "log.cleaner.io.max.bytes.per.second",
-    "max.connections", "max.connections.per.ip", "num.io.threads", "num.network.threads",
+    "max.connection.creation.rate", "max.connections", "max.connections.per.ip",
+    "max.connections.per.ip.overrides", "num.io.threads", "num.network.threads",
     "num.recovery.threads.per.data.dir", "producer.id.expiration.ms",
 }  # fmt: skip
 """Broker settings that take effect at run time: defaults of topics, and the settings of
 kafkalog.server.dynamic.  Other known settings are read-only; unknown names are stored
 unchanged, as in Kafka."""
+
+
+def is_dynamic(name: str) -> bool:
+    """True if a broker's setting, of all listeners or of one, takes effect at run time."""
+    own = own_setting(name)
+    if own is None:
+        return name in DYNAMIC
+    return own.name in ("max.connections", "max.connection.creation.rate")

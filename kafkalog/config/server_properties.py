@@ -29,9 +29,6 @@ _FAMILIES: tuple[tuple[str, str], ...] = (
     ("ssl.", _NOBODY),
     ("sasl.", _NOBODY),
     ("security.", _NOBODY),
-    ("authorizer.", _NOBODY),
-    ("super.users", _NOBODY),
-    ("allow.everyone.if.no.acl.found", _NOBODY),
     ("transaction.", _LATER),
     ("add.partitions.to.txn.", _UNTUNED),
     ("quota.", _LATER),
@@ -47,7 +44,6 @@ _FAMILIES: tuple[tuple[str, str], ...] = (
     ("kafka.metrics.", _LATER),
     ("auto.include.jmx.reporter", "ignored: there is no JMX"),
     ("confluent.", "ignored: it is not Apache Kafka's"),
-    ("delegation.token.", _NOBODY),
     ("password.", _NOBODY),
 )
 """The handling of Kafka's names that are not ours, by prefix."""
@@ -64,7 +60,6 @@ _IGNORED = {
     "num.replica.alter.log.dirs.threads": "ignored: there is one data directory",
     "unstable.api.versions.enable": _LATER,
     "unstable.feature.versions.enable": _LATER,
-    "max.connection.creation.rate": _LATER,
     "request.timeout.ms": _ONE_NODE,
     "reserved.broker.max.id": "ignored: node.id may be any number",
     "broker.id.generation.enable": "ignored: a new node of a cluster needs node.id; alone it is 1",

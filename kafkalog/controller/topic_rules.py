@@ -66,6 +66,8 @@ class Cluster(NamedTuple):
     problem: Callable[[Record], str | None] = lambda _: None
     """Why the store cannot keep a record; None: it can."""
     new_id: Callable[[], uuid.UUID] = random_topic_id
+    charge: Callable[[int], None] = lambda _: None
+    """Count created or deleted partitions against the client's quota.  Raises: Refused."""
 
 
 class Decision(NamedTuple):
@@ -156,6 +158,7 @@ def _create_topic(cluster: Cluster, topic: NewTopic, taken: Mapping[str, str]) -
     configs = {config.name: config.value for config in topic.configs}
     checked_topic_configs(cluster.image, topic.name, configs, cluster.config)
     replicas = _assigned(cluster, topic) if topic.assignments else _placed(cluster, topic)
+    cluster.charge(len(replicas))
     settings = {name: value for name, value in configs.items() if value is not None}
     record = TopicCreation(topic.name, cluster.new_id(), replicas, settings)
     _check_storable(cluster, record)
@@ -319,6 +322,7 @@ def create_partitions(cluster: Cluster, asked: MorePartitions) -> Decision:
             added = len(numbers) + (0 if cluster.zookeeper else added)
             if added > PARTITIONS_MAX:
                 raise Refused(ErrorCode.INVALID_PARTITIONS, _excessive(added))
+            cluster.charge(len(numbers))
             record = PartitionsCreation(name, _added(cluster, topic, numbers))
             _check_storable(cluster, record)
         except Refused as error:
@@ -401,6 +405,7 @@ def delete_topics(cluster: Cluster, asked: Sequence[TopicNamed]) -> Decision:
             topic = _to_delete(cluster, name, topic_id)
             if topic.name in gone:
                 raise Refused(ErrorCode.INVALID_REQUEST, "The topic is named by name and by id.")
+            cluster.charge(len(topic.partitions))
         except Refused as error:
             decision.results.append({**result, **error_fields(error)})
             continue

@@ -238,10 +238,10 @@ class CoordinatorState(Generic[S]):
             for append in (*self._late.values(), *self._waiting.values())
             if append.partition == partition
         ]
-        told = (partial(self.settled, n, ErrorCode.NOT_COORDINATOR, step) for n in left)
+        settling = (partial(self.settled, n, ErrorCode.NOT_COORDINATOR, step) for n in left)
         unwritten = partial(self._refuse_unwritten, partition, step)
         listings = partial(self._end_listings, step)
-        all_of([*told, partial(self._resigned, shard, step), unwritten, listings])
+        all_of([*settling, partial(self._resigned, shard, step), unwritten, listings])
 
     @staticmethod
     def _refuse_unwritten(partition: int, step: Step) -> None:

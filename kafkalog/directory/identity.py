@@ -233,10 +233,10 @@ def check_agrees(path: str, config: Mapping[str, object] | None, known: TopicCon
 
     Raises: ArgumentError; UnknownSetting, InvalidSetting.
     """
-    asked = TopicConfig.of(config, known)
-    for name in asked if asked != known else ():
-        if asked[name] != known[name]:
+    wanted = TopicConfig.of(config, known)
+    for name in wanted if wanted != known else ():
+        if wanted[name] != known[name]:
             raise ArgumentError(
-                f"{path}: {name}: found {asked[name]!r}, wanted {known[name]!r}, the topic's own "
+                f"{path}: {name}: found {wanted[name]!r}, wanted {known[name]!r}, the topic's own "
                 "value, which applies to every writer"
             )

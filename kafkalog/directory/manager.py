@@ -21,7 +21,7 @@ from kafkalog.directory.jobs.removals import JOB as REMOVAL
 from kafkalog.directory.jobs.upkeep import Upkeep
 from kafkalog.directory.open_logs import OpenLogs
 from kafkalog.directory.parallel import in_parallel
-from kafkalog.directory.scheduler import Scheduler
+from kafkalog.directory.scheduler import Job, Scheduler
 from kafkalog.directory.sharing import Shared
 from kafkalog.directory.topics import METADATA_CONFIG, TopicConfigs, TopicSource
 from kafkalog.disk import layout
@@ -122,6 +122,11 @@ class Manager:
         self._scheduler.start()
         self._cleaner.start()
         Manager._shared.put(self.path, self)
+
+    def every(self, name: str, run: Callable[[], object], period_ms: int) -> None:
+        """Let the background thread call `run` every `period_ms`, until the manager is closed."""
+        assert self._scheduler is not None
+        self._scheduler.add(Job(name, run, period_ms, period_ms))
 
     # ---- one per process and directory ----------------------------------------------------
 
@@ -363,8 +368,8 @@ class Manager:
                 return
             self._delete(tp, None)  # the topic has been deleted since
             self.folders.sync()
-        told = f"{self.path}: the metadata names no partition {tp[0]}-{tp[1]}"
-        raise UnknownTopicOrPartition(told)
+        message = f"{self.path}: the metadata names no partition {tp[0]}-{tp[1]}"
+        raise UnknownTopicOrPartition(message)
 
     def _reserve(self, tp: TopicPartition) -> Handle | None:
         """As OpenLogs.reserve."""

@@ -67,6 +67,13 @@ class Scheduler:
         """Start the thread."""
         self._thread.start()
 
+    def add(self, job: Job) -> None:
+        """Run a job from now on, for the first time after its delay."""
+        with self._wake:
+            self._jobs[job.name] = job
+            self._times[job.name] = min(FOREVER, self._now_ms() + job.delay_ms)
+            self._wake.notify_all()
+
     def set_period(self, name: str, period_ms: int) -> None:
         """Run the job every `period_ms` from now on; the first time that long from now."""
         with self._wake:

@@ -74,8 +74,8 @@ def _records(folder: str, data: bytes) -> list[str]:
         return []
     lines = []
     for record in decoded_records(batch, body):
-        told = _one(folder, record.key or b"", record.value or b"")
-        lines.append(f"offset {record.offset}: {told}")
+        entry = _one(folder, record.key or b"", record.value or b"")
+        lines.append(f"offset {record.offset}: {entry}")
     return lines
 
 

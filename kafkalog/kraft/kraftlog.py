@@ -67,7 +67,7 @@ from kafkalog.metadata.requests import (
     TopicMoves,
     TopicNamed,
 )
-from kafkalog.metadata.source import Quorum
+from kafkalog.metadata.source import Charge, Planned, Quorum, free
 
 __all__ = ["Listener", "MetadataLog"]
 
@@ -378,14 +378,14 @@ class MetadataLog:
 
     # ---- what is asked for ----------------------------------------------------------------------
 
-    def create_topics(self, asked: NewTopics) -> list[Result]:
+    def create_topics(self, asked: NewTopics, charge: Charge = free) -> list[Result]:
         """CreateTopics: the response's `topics`, one result per topic.
 
-        A topic whose folders cannot be created is removed again.
+        A topic whose folders cannot be created is removed again.  `charge`: see Site, here and in
+        the next two.
         """
-        return self._plan(
-            lambda image: plan.create_topics(image, asked, self._site), self._take_back
-        )
+        site = self._site._replace(charge=charge)
+        return self._plan(lambda image: plan.create_topics(image, asked, site), self._take_back)
 
     def _take_back(self, results: list[Result]) -> None:
         """The topics among `results` whose folders cannot be created."""
@@ -400,13 +400,15 @@ class MetadataLog:
         for result in mine:
             result.update(failed(unmade[result["name"]]))
 
-    def delete_topics(self, asked: Sequence[TopicNamed]) -> list[Result]:
+    def delete_topics(self, asked: Sequence[TopicNamed], charge: Charge = free) -> list[Result]:
         """DeleteTopics: the response's `responses`."""
-        return self._plan(lambda image: plan.delete_topics(image, asked, self._site))
+        site = self._site._replace(charge=charge)
+        return self._plan(lambda image: plan.delete_topics(image, asked, site))
 
-    def create_partitions(self, asked: MorePartitions) -> list[Result]:
+    def create_partitions(self, asked: MorePartitions, charge: Charge = free) -> list[Result]:
         """CreatePartitions: the response's `results`."""
-        return self._plan(lambda image: plan.create_partitions(image, asked, self._site))
+        site = self._site._replace(charge=charge)
+        return self._plan(lambda image: plan.create_partitions(image, asked, site))
 
     def alter_configs(self, asked: SettingChanges) -> list[Result]:
         """AlterConfigs: the response's `responses`."""
@@ -455,9 +457,9 @@ class MetadataLog:
             mine = self._directory_id() if self._loaded.kraft_version else None
             return Quorum(self._epoch, self._tail.end_offset, mine)
 
-    def alter(self, plan_of: Callable[[MetadataImage], Any]) -> list[Result]:
-        """Carry out a change that `plan_of` plans on top of the image: (records, results)."""
-        return self._plan(lambda image: Plan(*plan_of(image)))
+    def alter(self, planned: Callable[[MetadataImage], Planned]) -> list[Result]:
+        """Carry out a change that is planned on top of the image; its results."""
+        return self._plan(lambda image: Plan(*planned(image)))
 
     def allocate_producer_ids(self) -> range:
         """A block of producer ids that was never handed out.

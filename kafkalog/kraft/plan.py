@@ -60,6 +60,8 @@ class Site(NamedTuple):
     blocked: frozenset[str] = frozenset()
     """Topics that have folders but are not in the metadata."""
     new_id: Callable[[], uuid.UUID] = random_topic_id
+    charge: Callable[[int], None] = lambda _: None
+    """As in Cluster."""
 
 
 class Plan(NamedTuple):
@@ -97,6 +99,7 @@ def _cluster(image: MetadataImage, site: Site) -> Cluster:
         image, site.config, mine, placed, blocked=site.blocked,
         cordoned=is_cordoned(image, site.config),
         deletes=bool(site.config.get("delete.topic.enable", True)), new_id=site.new_id,
+        charge=site.charge,
     )  # fmt: skip
 
 

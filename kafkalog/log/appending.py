@@ -120,7 +120,7 @@ def append_expected(
     """
     expected = whole_number("expected_offset", expected_offset, 0)
     if columns.count == 0:
-        raise ArgumentError("values: found no rows, wanted one or more with expected_offset")
+        raise ArgumentError("values: with expected_offset, append at least one row")
     columns.native.default_timestamp_ms = log.clock.now_ms()
     done = ffi.new("kl_appended *")
     _add(log, one_batch(columns, codec, log.config), done, expected)

@@ -305,7 +305,7 @@ def _run(cleaner: Any, log: Handle, throttle: Throttle | None) -> None:
     bodies = ffi.new("kl_compressed[]", BODIES)
     count, state = ffi.new("int32_t *"), ffi.new("int32_t *")
     done = ffi.new("kl_cleaned *")
-    told = 0
+    reported = 0
     work: dict[int, Callable[[list[tuple[int, Any]], Handle], list[Any]]] = {
         lib.KL_CLEAN_INFLATE: _inflated,
         lib.KL_CLEAN_DEFLATE: _deflated,
@@ -313,8 +313,8 @@ def _run(cleaner: Any, log: Handle, throttle: Throttle | None) -> None:
     while True:
         check(lib.kl_clean_step(cleaner, bodies, BODIES, count, state))
         if state[0] in work:
-            asked = bodies[0 : count[0]]
-            items = [(body.codec, ffi.buffer(body.data, body.bytes)) for body in asked]
+            some = bodies[0 : count[0]]
+            items = [(body.codec, ffi.buffer(body.data, body.bytes)) for body in some]
             for index, data in enumerate(work[state[0]](items, log)):
                 given = ffi.from_buffer("uint8_t[]", data)
                 check(lib.kl_clean_give(cleaner, index, given, len(data)))
@@ -322,8 +322,8 @@ def _run(cleaner: Any, log: Handle, throttle: Throttle | None) -> None:
         if throttle is not None:
             lib.kl_clean_get(cleaner, done)
             total = done.bytes_read + done.bytes_written
-            throttle.done(total - told)
-            told = total
+            throttle.done(total - reported)
+            reported = total
         if state[0] == lib.KL_CLEAN_END:
             return
 

@@ -140,7 +140,7 @@ class Log:
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise ArgumentError(
-            f"log {self.path}: found an open Log to be copied or pickled, wanted its path: "
+            f"log {self.path}: an open Log cannot be copied or pickled; pass its path, and "
             "open that where the log is needed"
         )
 

@@ -24,7 +24,7 @@ def milliseconds(time: "int | datetime") -> int:
     """
     if isinstance(time, datetime):
         if time.tzinfo is None:
-            raise ArgumentError(f"time: found {time!r} without a time zone, wanted one with")
+            raise ArgumentError(f"time: {time!r} has no time zone")
         return -((EPOCH - time) // timedelta(milliseconds=1))  # up: what is not before it
     try:
         number = operator.index(time)

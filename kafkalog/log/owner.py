@@ -167,7 +167,7 @@ def absolute(path: str | os.PathLike[str]) -> str:
     except UnicodeEncodeError:
         raise ArgumentError(f"path: found {text!r}, which no file system can hold") from None
     if not text:
-        raise ArgumentError("path: found an empty one, wanted a folder")
+        raise ArgumentError("path: it is empty; give a folder's path")
     return os.path.abspath(text)
 
 

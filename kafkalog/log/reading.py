@@ -60,7 +60,7 @@ def records_in(log: Source, part: slice) -> Iterator[Record]:
     process are skipped.  Raises: ArgumentError, CorruptMessage.
     """
     if part.step not in (None, 1):
-        raise ArgumentError(f"step: found {part.step!r}, wanted none")
+        raise ArgumentError(f"step: a slice of a log has no step; found {part.step!r}")
     start, stop = _bound(log, "start", part.start), _bound(log, "stop", part.stop)
     return _present(log, 0 if start is None else start, stop)
 

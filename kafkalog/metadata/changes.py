@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 from kafkalog.errors import CorruptLog
 from kafkalog.metadata.image import TOPIC, Broker, Change, MetadataImage, Partition, Topic
 from kafkalog.security.acls import Acl
+from kafkalog.security.principal import parse_principal
 from kafkalog.security.scram import Credential
+from kafkalog.security.tokens import Token
 
 __all__ = [
     "APPLY",
@@ -23,6 +25,7 @@ __all__ = [
     "broker_fields",
     "partition_fields",
     "snapshot_entries",
+    "token_fields",
 ]
 
 _ACL_FIELDS = (
@@ -261,6 +264,14 @@ class Changes:
         if values:
             quotas[entity] = values
 
+    def _token(self, record: Any) -> None:
+        owner, requester = map(parse_principal, (record.owner, record.requester))
+        renewers = tuple(map(parse_principal, record.renewers))
+        times = record.issue_timestamp, record.max_timestamp, record.expiration_timestamp
+        self._set(
+            "tokens", record.token_id, Token(record.token_id, owner, requester, renewers, *times)
+        )
+
     def _credential(self, record: Any) -> None:
         credential = Credential(
             record.salt, record.stored_key, record.server_key, record.iterations
@@ -297,7 +308,7 @@ APPLY: dict[str, Callable[[Changes, Any], None]] = {
     "RemoveAccessControlEntryRecord": lambda c, r: c._drop("acls", r.id),
     "UserScramCredentialRecord": Changes._credential,
     "RemoveUserScramCredentialRecord": lambda c, r: c._drop("scram", (r.name, r.mechanism)),
-    "DelegationTokenRecord": lambda c, r: c._set("tokens", r.token_id, r),
+    "DelegationTokenRecord": Changes._token,
     "RemoveDelegationTokenRecord": lambda c, r: c._drop("tokens", r.token_id),
     "ClientQuotaRecord": Changes._quota,
 }
@@ -431,6 +442,19 @@ def acl_fields(acl_id: uuid.UUID, acl: Acl) -> dict[str, Any]:
     return {"id": acl_id, **dict(zip(_ACL_FIELDS, acl, strict=True))}
 
 
+def token_fields(token: Token) -> dict[str, Any]:
+    """The fields of the DelegationTokenRecord for `token`."""
+    return {
+        "owner": str(token.owner),
+        "requester": str(token.requester),
+        "renewers": [str(one) for one in token.renewers],
+        "issue_timestamp": token.issued_ms,
+        "max_timestamp": token.max_ms,
+        "expiration_timestamp": token.expires_ms,
+        "token_id": token.id,
+    }
+
+
 def snapshot_entries(image: MetadataImage) -> Iterator[tuple[str, Any]]:
     """The records (name, fields) that build `image` from nothing, in Kafka's order."""
     features = sorted(image.features, key=lambda name: (name != "metadata.version", name))
@@ -465,4 +489,4 @@ def snapshot_entries(image: MetadataImage) -> Iterator[tuple[str, Any]]:
     for acl_id, acl in image.acls.items():
         yield "AccessControlEntryRecord", acl_fields(acl_id, acl)
     for token in image.tokens.values():
-        yield "DelegationTokenRecord", token
+        yield "DelegationTokenRecord", token_fields(token)

@@ -14,7 +14,7 @@ from kafkalog.config.declare import Secret, Setting, Words
 from kafkalog.config.listeners import own_setting
 from kafkalog.config.protection import bare_name, refuse_protection
 from kafkalog.config.served import INTERNAL_SEGMENT_BYTES, check_segment_bytes, check_served
-from kafkalog.config.server import DYNAMIC, ServerConfig
+from kafkalog.config.server import DYNAMIC, ServerConfig, is_dynamic
 from kafkalog.config.topic import TopicConfig
 from kafkalog.disk.layout import topic_problem
 from kafkalog.errors import InvalidSetting, UnknownSetting
@@ -167,7 +167,7 @@ def _check_broker(
     for key, value in changed.items():
         try:
             refuse_protection(key, value, clustered=own_setting(key) is not None)
-            if value is not None and key in DYNAMIC:
+            if value is not None and is_dynamic(key):
                 check_served(type(static)({key: value}))
         except InvalidSetting as error:
             raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from kafkalog.security.acls import Acl
 from kafkalog.security.scram import Credential
+from kafkalog.security.tokens import Token
 
 __all__ = [
     "BROKER",
@@ -119,8 +120,8 @@ class MetadataImage(NamedTuple):
     """By (user, mechanism): kafkalog.security.scram.Mechanism, or the number of an unknown one."""
     acls: Mapping[uuid.UUID, Acl]
     """By id."""
-    tokens: Mapping[str, Any]
-    """DelegationTokenRecord by token id."""
+    tokens: Mapping[str, Token]
+    """Delegation tokens by id."""
     quotas: Mapping[tuple[tuple[str, str | None], ...], Mapping[str, float]]
     """Quotas by entity: (type, name; None: default) pairs, sorted by type."""
     foreign: Mapping[str, int]

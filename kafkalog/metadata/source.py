@@ -22,9 +22,17 @@ if TYPE_CHECKING:
         TopicNamed,
     )
 
-__all__ = ["Changeable", "Metadata", "Quorum"]
+__all__ = ["Changeable", "Charge", "Metadata", "Planned", "Quorum", "free"]
 
 T = TypeVar("T")
+Planned = tuple[list[tuple[str, Any]], list[dict[str, Any]]]
+"""Records of the metadata log, of which all are written or none, and the results."""
+Charge = Callable[[int], None]
+"""Counts partitions that are created or deleted.  Raises: Refused."""
+
+
+def free(_count: int) -> None:
+    """A Charge that counts nothing."""
 
 
 class Metadata(Protocol):
@@ -73,10 +81,14 @@ class Quorum(NamedTuple):
 class Changeable(Metadata, Protocol):
     """The metadata of a single node: it changes them itself at clients' request."""
 
-    def delete_topics(self, asked: Sequence[TopicNamed]) -> list[Result]:
+    def create_topics(self, asked: NewTopics, charge: Charge = free) -> list[Result]:
+        """One result per topic; `charge`, here and in the next two: counts partitions against
+        the client's quota."""
+
+    def delete_topics(self, asked: Sequence[TopicNamed], charge: Charge = free) -> list[Result]:
         """One result per topic."""
 
-    def create_partitions(self, asked: MorePartitions) -> list[Result]:
+    def create_partitions(self, asked: MorePartitions, charge: Charge = free) -> list[Result]:
         """One result per topic."""
 
     def alter_configs(self, asked: SettingChanges) -> list[Result]:
@@ -94,9 +106,8 @@ class Changeable(Metadata, Protocol):
     def alter_partition_reassignments(self, asked: Sequence[TopicMoves]) -> list[Result]:
         """One result per topic."""
 
-    def alter(self, plan_of: Callable[[MetadataImage], Any]) -> list[Result]:
-        """Carry out a change: `plan_of` returns the records of the metadata log, all of which are
-        written or none, and the results."""
+    def alter(self, planned: Callable[[MetadataImage], Planned]) -> list[Result]:
+        """Carry out a change that is planned on top of the image; its results."""
 
     def unregister_broker(self, broker_id: int) -> Result:
         """The error, if any."""

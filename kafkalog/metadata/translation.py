@@ -157,18 +157,14 @@ def quotas_asked(body: Any) -> QuotasAsked:
 
 def new_acls(body: Any) -> list[Acl]:
     """The ACLs of CreateAcls."""
-    return [
-        Acl(
-            one.resource_type,
-            one.resource_name,
-            one.resource_pattern_type,
-            one.principal,
-            one.host,
-            one.operation,
-            one.permission_type,
-        )  # fmt: skip
-        for one in body.creations
-    ]
+    return [_new_acl(one) for one in body.creations]
+
+
+def _new_acl(one: Any) -> Acl:
+    return Acl(
+        one.resource_type, one.resource_name, one.resource_pattern_type, one.principal, one.host,
+        one.operation, one.permission_type,
+    )  # fmt: skip
 
 
 def acl_filters(body: Any) -> list[AclFilter]:

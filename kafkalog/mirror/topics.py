@@ -182,15 +182,15 @@ class Topics(Life):
     def _announce(self, some: Iterable[TopicInfo], known: Mapping[str, Origin]) -> None:
         """Store the names of copies before they are created: a mirror of the target that finds one
         knows from the beginning that it is a copy."""
-        told = {}
+        begun = {}
         for info in some:
             for number in info.partitions:
                 tp = TopicPartition(info.name, number)
                 if tp not in self._progress:
-                    told[tp] = self._named(Progress(id_of(info), 0, ()), info.name, "", known)
-        if told:
+                    begun[tp] = self._named(Progress(id_of(info), 0, ()), info.name, "", known)
+        if begun:
             self.producer.begin_transaction()
-            self._store(told)
+            self._store(begun)
 
     def _named(
         self, one: Progress, topic: str, copy_id: str, known: Mapping[str, Origin]

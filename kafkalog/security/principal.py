@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-__all__ = ["ANONYMOUS", "Principal"]
+__all__ = ["ANONYMOUS", "Principal", "parse_principal"]
 
 
 class Principal(NamedTuple):
@@ -10,6 +10,8 @@ class Principal(NamedTuple):
 
     type: str
     name: str
+    by_token: bool = False
+    """True if it authenticated by a delegation token.  ACLs do not see the difference."""
 
     def __str__(self) -> str:
         return f"{self.type}:{self.name}"
@@ -17,3 +19,9 @@ class Principal(NamedTuple):
 
 ANONYMOUS = Principal("User", "ANONYMOUS")
 """The sender on a listener without authentication."""
+
+
+def parse_principal(text: str) -> Principal:
+    """A principal as records have it: `User:alice`; what has no type is a user's name."""
+    kind, colon, name = text.partition(":")
+    return Principal(kind, name) if colon else Principal("User", text)

@@ -17,6 +17,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from kafkalog.errors import ArgumentError, SaslAuthenticationFailed
+from kafkalog.security.principal import Principal
 
 __all__ = [
     "ITERATIONS_MAX",
@@ -27,6 +28,7 @@ __all__ = [
     "Decoys",
     "Mechanism",
     "ServerExchange",
+    "TokenLogin",
     "credential_of",
     "credential_of_salted",
     "new_salt",
@@ -88,6 +90,14 @@ class Credential(NamedTuple):
 
     def __repr__(self) -> str:
         return f"Credential(hidden, iterations={self.iterations})"
+
+
+class TokenLogin(NamedTuple):
+    """A delegation token as a credential, and whom it stands for."""
+
+    credential: Credential
+    owner: Principal
+    expires_ms: int
 
 
 # ---- keys --------------------------------------------------------------------------------------
@@ -166,15 +176,15 @@ _DECOYS = Decoys()
 class ServerExchange:
     """The server's side of one exchange: two messages in, two out.
 
-    `lookup` gets the name in the client's first message and returns its credential, or None; the
-    same for `tokens`, which gets the id of a delegation token.  One thread only.
+    `lookup` gets the name in the client's first message and returns its credential, or None;
+    `tokens` gets the id of a delegation token instead.  One thread only.
     """
 
     def __init__(
         self,
         mechanism: Mechanism,
         lookup: Callable[[str], Credential | None],
-        tokens: Callable[[str], Credential | None] | None = None,
+        tokens: Callable[[str], TokenLogin | None] | None = None,
         models: Iterable[Credential] = (),
         decoys: Decoys = _DECOYS,
         nonce: str | None = None,
@@ -192,8 +202,14 @@ class ServerExchange:
         """True once the client has proved that it knows the password."""
         self.user = ""
         """The name that the client gave: of a user, or the id of a token."""
-        self.by_token = False
-        """True if the name is a token's id."""
+        self.expires_ms: int | None = None
+        """When the token expires with which the client authenticated; None: it used none."""
+        self._owner: Principal | None = None
+
+    @property
+    def principal(self) -> Principal:
+        """The client's user; with a token, that of the token's owner."""
+        return Principal("User", self.user) if self._owner is None else self._owner
 
     def step(self, message: bytes) -> bytes:
         """Take the client's next message; returns the answer.
@@ -213,11 +229,10 @@ class ServerExchange:
         found = _match(_CLIENT_FIRST, message)
         self.user, authorization = _name(found["name"]), found["authzid"]
         extensions = dict(_EXTENSION.findall(found["extensions"]))
-        self.by_token = extensions.get(TOKEN_AUTH, "").lower() == "true"
+        by_token = extensions.get(TOKEN_AUTH, "").lower() == "true"
         if authorization is not None and _name(authorization) != self.user:
             raise _Wrong
-        lookup = self._tokens if self.by_token else self._lookup
-        known = lookup(self.user) if lookup is not None else None
+        known = self._token() if by_token else self._lookup(self.user)
         decoy = self._decoys.credential(self._mechanism, self.user, self._models)
         self._credential = decoy if known is None else known
         self._header = found["header"].encode()
@@ -227,6 +242,13 @@ class ServerExchange:
         self._said = message[len(self._header) :] + b"," + answer
         self._next = self._final
         return answer
+
+    def _token(self) -> Credential | None:
+        login = None if self._tokens is None else self._tokens(self.user)
+        if login is None:
+            return None
+        self._owner, self.expires_ms = login.owner._replace(by_token=True), login.expires_ms
+        return login.credential
 
     def _final(self, message: bytes) -> bytes:
         found = _match(_CLIENT_FINAL, message)

@@ -1,29 +1,40 @@
 """May this principal do this, and how long must it wait?  Asked for every request.
 
-Dispatch asks here for the requests that Python answers.  C answers Produce and Fetch by a table of
-its own (`_native/plane/admit.h`), which gets the same rights from here.
+Python asks here for the requests that it answers.  C answers Produce and Fetch by the same ACLs,
+which it gets from here for each principal (`server/rules.py`, `_native/plane/admit.h`).
 """
 
+import logging
 import threading
+import time
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog._native import lib
 from kafkalog.config.protection import refuse_protection
-from kafkalog.errors import ArgumentError
+from kafkalog.config.server import ServerConfig
+from kafkalog.errors import Timeout
 from kafkalog.metadata.image import BROKER
-from kafkalog.security.permissions import IMPLIED_BY, SUPPORTED, Kind, Operation
+from kafkalog.security.authorizer import Authorizer
+from kafkalog.security.permissions import CLUSTER_NAME, IMPLIED_BY, SUPPORTED, Kind, Operation
 from kafkalog.security.principal import ANONYMOUS as ANONYMOUS_PRINCIPAL
 from kafkalog.security.principal import Principal
-from kafkalog.server.network.reactor import ANONYMOUS
-from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.server.denials import Denials
+from kafkalog.server.network.listeners import INSIDE
+from kafkalog.server.network.reactor import ANONYMOUS, RIGHTS
+from kafkalog.server.rules import NOTHING, Rules, rules_of
 
 if TYPE_CHECKING:
-    from kafkalog.metadata.image import MetadataImage
+    from kafkalog.metadata.image import Change, MetadataImage
+    from kafkalog.metadata.source import Metadata
     from kafkalog.server.network.reactor import Reactor
-    from kafkalog.server.request import Peer
+    from kafkalog.server.request import Peer, Request
 
-__all__ = ["ALL", "Admission", "Right", "check_open_to_all"]
+__all__ = ["ALL", "Admission", "Right", "authorizer_of", "check_stored_settings", "java_host"]
+
+_logger = logging.getLogger(__name__)
 
 Right = tuple[Operation, Kind]
 """An operation on all resources of a kind."""
@@ -36,13 +47,20 @@ _IN_C: dict[Right, int] = {
     (Operation.READ, Kind.TOPIC): lib.KL_MAY_READ,
     (Operation.CLUSTER_ACTION, Kind.CLUSTER): lib.KL_MAY_REPLICATE,
 }
-_DENIED = {
-    Kind.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    Kind.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
-    Kind.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    Kind.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    Kind.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
-}
+_KINDS_IN_C = (Kind.TOPIC, Kind.TRANSACTIONAL_ID)
+"""In the order of KL_RULES_*."""
+NUMBERS_KEPT = 1024
+"""From this number on, those that no connection has any more are looked for."""
+GIVEN_S = 600.0
+"""A number is not taken back so soon after it was given: its connection may be about to have it."""
+FIRST = lib.KL_PROCESS + 1
+"""The first number for a client."""
+
+
+class _Holder(NamedTuple):
+    principal: Principal
+    host: str
+    """As Peer's."""
 
 
 class Admission:
@@ -51,55 +69,126 @@ class Admission:
     A number stands for a principal at a host, and belongs to the connections that have it.
     """
 
-    def __init__(self, reactor: "Reactor") -> None:
-        """`reactor`: gets the rights that Produce and Fetch ask for."""
+    def __init__(self, reactor: "Reactor", authorizer: Authorizer | None = None) -> None:
+        """`reactor`: gets the rights that Produce and Fetch ask for; `authorizer`: decides what
+        is allowed, None: everything is."""
         self._reactor = reactor
-        self._lock = threading.Lock()  # guards what follows
-        self._principals = {ANONYMOUS: ANONYMOUS_PRINCIPAL}
-        self._numbers: dict[tuple[Principal, str], int] = {}
+        self._authorizer = authorizer
+        self._denials = Denials()
+        self._lock = threading.Lock()  # guards what follows, changes of ACLs, and those in C
+        anonymous = _Holder(ANONYMOUS_PRINCIPAL, "")
+        self._holders = {ANONYMOUS: anonymous, lib.KL_PROCESS: anonymous}
+        self._numbers: dict[_Holder, int] = {}
+        self._given: dict[int, float] = {}  # when number_of returned it last
+        self._free: list[int] = []
+        self._current: set[int] = set()  # numbers whose rules C has
+        self._common: bool = False  # C has the rules that apply to all
         self._rights: dict[int, frozenset[Right]] = {}
-        self.set_rights(ANONYMOUS, ALL)
+        if authorizer is None:
+            for number in self._holders:
+                self.set_rights(number, ALL)
+        else:
+            self._reactor.set_rules(ANONYMOUS, 0, [NOTHING, NOTHING], unnamed=False)
+            self._outdate()
 
     # ---- principals ----------------------------------------------------------------------------
 
     def principal(self, number: int) -> Principal:
         """The principal of a number."""
-        return self._principals[number]
+        return self._holders[number].principal
 
     def number_of(self, principal: Principal, host: str) -> int:
         """The number for a connection of this principal from a host (Peer.host), for
-        Reactor.set_principal.  It is released with its last connection.
+        Reactor.set_principal without delay.  It is released with its last connection.
 
-        Raises: KafkalogError: too many principals are connected; the connection is to be closed.
+        Raises: Timeout: too many principals are connected; the connection is to be closed.
         """
         with self._lock:
-            if principal == ANONYMOUS_PRINCIPAL:
-                return ANONYMOUS
-            number = self._numbers.setdefault((principal, host), len(self._numbers) + 1)
-            self._principals[number] = principal
-        self.set_rights(number, ALL)
+            holder = _Holder(principal, host)
+            number = self._numbers.get(holder)
+            if number is None:
+                number = self._new_number()
+                self._numbers[holder] = number
+                self._holders[number] = holder
+                if self._authorizer is None:
+                    self._reactor.set_permit(number, RIGHTS)
+                else:
+                    self._renew(number)
+            self._given[number] = time.monotonic()
+            return number
+
+    def _new_number(self) -> int:
+        if not self._free and len(self._holders) >= NUMBERS_KEPT:
+            self._reap()
+        if self._free:
+            return self._free.pop()
+        number = len(self._holders)
+        if number >= lib.KL_PRINCIPALS_MAX:
+            raise Timeout(
+                f"{number} principals, by their hosts, are connected: no more are accepted"
+            )
         return number
 
-    def guards(self, peer: "Peer") -> bool:
-        """True if there are rules, and the caller's requests are checked by them."""
-        return False
+    def _reap(self) -> None:
+        """Take back the numbers that no connection has any more."""
+        before = time.monotonic() - GIVEN_S
+        for number in self._reactor.unheld(FIRST, len(self._holders)):
+            holder = self._holders[number]
+            if self._numbers.get(holder) == number and self._given[number] < before:
+                del self._numbers[holder]
+                self._current.discard(number)
+                self._reactor.set_permit(number, 0)
+                self._free.append(number)
 
     # ---- rights --------------------------------------------------------------------------------
 
-    def allows(self, peer: "Peer", operation: Operation, kind: Kind, name: str) -> bool:
-        """True if the caller may do this to a resource, which need not exist."""
-        return self.allows_any(peer, operation, kind)
+    @property
+    def authorizes(self) -> bool:
+        """True if there is an authorizer."""
+        return self._authorizer is not None
+
+    def guards(self, peer: "Peer") -> bool:
+        """True if the caller's requests are checked; this process and super users may do
+        everything."""
+        if self._authorizer is None:
+            return self._rights.get(peer.principal, ALL) is not ALL
+        return peer.listener != INSIDE and not self._authorizer.is_super(
+            self.principal(peer.principal)
+        )
+
+    def allows(
+        self, peer: "Peer", operation: Operation, kind: Kind, name: str, *, quiet: bool = False
+    ) -> bool:
+        """True if the caller may do this to a resource, which need not exist.
+
+        `quiet`: a denial is not logged, as the caller did not ask for this resource.
+        """
+        authorizer = self._authorizer
+        if authorizer is None:
+            return self.allows_any(peer, operation, kind)
+        if peer.listener == INSIDE:
+            return True
+        principal, host = self.principal(peer.principal), java_host(peer.host)
+        found = authorizer.decide(principal, host, operation, kind, name)
+        if not found.allowed and not quiet:
+            self._denials.tell(principal, host, operation, (kind, name), found.acl)
+        return found.allowed
 
     def allowed(
-        self, peer: "Peer", operation: Operation, kind: Kind, names: Iterable[str]
-    ) -> set[str]:
+        self, peer: "Peer", operation: Operation, kind: Kind, names: Iterable[str], *,
+        quiet: bool = False,
+    ) -> set[str]:  # fmt: skip
         """Those of the names to which the caller may do this."""
-        return {name for name in names if self.allows(peer, operation, kind, name)}
+        return {name for name in names if self.allows(peer, operation, kind, name, quiet=quiet)}
 
     def allows_any(self, peer: "Peer", operation: Operation, kind: Kind) -> bool:
         """True if the caller may do this to at least one resource of a type, whether such a one
         exists or not: Kafka's authorizeByResourceType."""
-        rights = self._rights.get(peer.principal, frozenset())
+        if self._authorizer is not None:
+            return peer.listener == INSIDE or self._authorizer.allows_any(
+                self.principal(peer.principal), java_host(peer.host), operation, kind
+            )
+        rights = self._rights.get(peer.principal, ALL)
         implying = IMPLIED_BY.get(operation, frozenset())
         return any((one, kind) in rights for one in (operation, *implying))
 
@@ -108,12 +197,12 @@ class Admission:
         them; of those that its type has."""
         return sum(
             1 << operation for operation in SUPPORTED[kind]
-            if self.allows(peer, operation, kind, name)
+            if self.allows(peer, operation, kind, name, quiet=True)
         )  # fmt: skip
 
     def set_rights(self, number: int, rights: Collection[Right]) -> None:
-        """Replace the rights of a principal on all resources; requests that begin after the return
-        obey them.
+        """Without an authorizer: replace the rights of a principal on all resources; requests that
+        begin after the return obey them.
 
         Raises: ArgumentError, NoMemory.
         """
@@ -121,32 +210,112 @@ class Admission:
         flags = [flag for right, flag in _IN_C.items() if right in self._rights[number]]
         self._reactor.set_permit(number, sum(flags))
 
-    def denied(self, number: int, needs: Collection[Right]) -> ErrorCode | None:
-        """The error for a principal that has none of the rights that a request asks for, or None.
+    # ---- ACLs ----------------------------------------------------------------------------------
 
-        Rights may stand for each other, as CREATE on the cluster and CREATE on the topic do, so
-        one of them admits the request; a handler checks single resources.
+    def follow(self, metadata: "Metadata") -> None:
+        """Obey the ACLs of the metadata, now and from each change on."""
+        metadata.listen(self._changed)
+        with self._lock:
+            if self._authorizer is not None:
+                for acl in metadata.image.acls.values():
+                    self._authorizer.add(acl)
+                self._outdate()
+            elif metadata.image.acls:
+                _logger.warning(
+                    "the metadata hold %d ACLs, and nobody enforces them, as authorizer.class.name "
+                    "is not set: EVERY CLIENT MAY DO EVERYTHING", len(metadata.image.acls),
+                )  # fmt: skip
+
+    def _changed(self, change: "Change") -> None:
+        if self._authorizer is None or change.old.acls is change.new.acls:
+            return
+        old, new = change.old.acls.items(), change.new.acls.items()
+        with self._lock:
+            if gone := {acl for _, acl in old - new} - {acl for _, acl in new - old}:
+                for acl in gone.difference(change.new.acls.values()):
+                    self._authorizer.remove(acl)
+            for _, acl in new - old:
+                self._authorizer.add(acl)
+            self._outdate()
+
+    def _outdate(self) -> None:
+        """Locked.  C passes the next request of each principal here."""
+        self._current.clear()
+        self._common = False
+        self._reactor.outdate_rules([NOTHING, NOTHING])
+
+    def renew(self, request: "Request") -> None:
+        """Give C the rules of the caller of a Produce or Fetch that was passed on.
+
+        Raises: Timeout, as number_of.
         """
-        if not needs or not self._rights.get(number, frozenset()).isdisjoint(needs):
-            return None
-        return next(_DENIED[kind] for _, kind in needs)
+        number = request.peer.principal
+        if self._authorizer is None or number == lib.KL_PROCESS:
+            return
+        if number == ANONYMOUS:  # of any host: from now on, of this one
+            request.identify(self.number_of(ANONYMOUS_PRINCIPAL, request.peer.host))
+            return
+        with self._lock:
+            if number not in self._current:
+                self._renew(number)
+
+    def _renew(self, number: int) -> None:
+        """Locked."""
+        authorizer = self._authorizer
+        assert authorizer is not None
+        if not self._common:
+            self._reactor.outdate_rules([self._common_rules(authorizer, k) for k in _KINDS_IN_C])
+            self._current.clear()
+            self._common = True
+        principal, host = self._holders[number]
+        host = java_host(host)
+        cluster = (principal, host, Operation.CLUSTER_ACTION, Kind.CLUSTER, CLUSTER_NAME)
+        rights = lib.KL_MAY_REPLICATE if authorizer.allows(*cluster) else 0
+        own = [rules_of(authorizer.own(principal, host, kind)) for kind in _KINDS_IN_C]
+        self._reactor.set_rules(
+            number, RIGHTS if authorizer.is_super(principal) else rights, own,
+            unnamed=authorizer.allow_if_no_acl,
+        )  # fmt: skip
+        self._current.add(number)
+
+    @staticmethod
+    def _common_rules(authorizer: Authorizer, kind: Kind) -> Rules:
+        named = authorizer.names(kind) if authorizer.allow_if_no_acl else ()
+        return rules_of(authorizer.common(kind), named)
 
 
-def check_open_to_all(image: "MetadataImage") -> None:
-    """Refuse metadata with permissions or delegation tokens.
+def authorizer_of(config: ServerConfig) -> Authorizer | None:
+    """The authorizer that the settings name, without ACLs."""
+    supers = [text.strip() for text in config.super_users.split(";") if text.strip()]
+    if not config.authorizer_class_name:
+        if supers or config.allow_everyone_if_no_acl_found:
+            _logger.warning("super.users and allow.everyone.if.no.acl.found have no effect without "
+                            "authorizer.class.name: EVERY CLIENT MAY DO EVERYTHING")  # fmt: skip
+        return None
+    return Authorizer(supers, config.allow_everyone_if_no_acl_found)
 
-    Raises: ArgumentError (ACLs, delegation tokens), InvalidSetting.
+
+@lru_cache(maxsize=4096)
+def java_host(host: str) -> str:
+    """Peer.host as Java writes an address, which is what ACLs name."""
+    bare = host.removeprefix("/")
+    address, percent, scope = bare.partition("%")
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return bare
+    if not isinstance(found, IPv6Address):
+        return bare
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return ":".join(f"{int(part, 16):x}" for part in found.exploded.split(":")) + percent + scope
+
+
+def check_stored_settings(image: "MetadataImage") -> None:
+    """Refuse brokers' settings in the metadata that restrict access and take no effect there.
+
+    Raises: InvalidSetting.
     """
-    found = {
-        "ACLs": len(image.acls),
-        "delegation tokens": len(image.tokens),
-    }
-    some = ", ".join(f"{count} {what}" for what, count in found.items() if count)
-    if some:
-        raise ArgumentError(
-            f"the metadata hold {some}, which protect the directory and are not supported yet; "
-            "it is not served until Apache Kafka's tools have removed them"
-        )
     for resource in ("", str(image.node_id)):
         for name, value in image.config(BROKER, resource).items():
             where = f"the metadata, broker {resource or 'default'}: "

@@ -193,7 +193,9 @@ class Authentication:
         """Identify the connection; returns the milliseconds that its session lasts, 0: forever."""
         exchange, number = attempt.exchange, request.peer.listener
         assert exchange is not None
-        principal = Principal("User", exchange.user)
+        # With a delegation token, the client acts as the token's owner.
+        owner: Principal | None = getattr(exchange, "principal", None)
+        principal = owner or Principal("User", exchange.user)
         if attempt.session is not None and attempt.session.principal != principal:
             raise _Refused(
                 ErrorCode.SASL_AUTHENTICATION_FAILED,

@@ -16,6 +16,7 @@ from kafkalog.config.protection import refuse_protections
 from kafkalog.config.replica import RACK_AWARE
 from kafkalog.config.served import check_served
 from kafkalog.config.server import ServerConfig
+from kafkalog.controller.tokens import remove_expired
 from kafkalog.coordinator.thread import Coordinator
 from kafkalog.directory.identity import check_unlocked, look, node_number
 from kafkalog.directory.manager import Manager
@@ -27,7 +28,7 @@ from kafkalog.log.hooks import hooks
 from kafkalog.log.owner import absolute
 from kafkalog.metadata.source import Metadata
 from kafkalog.replication.options import fetcher_options
-from kafkalog.server.admission import Admission, check_open_to_all
+from kafkalog.server.admission import Admission, authorizer_of, check_stored_settings
 from kafkalog.server.appends import Appends
 from kafkalog.server.authentication import Authentication
 from kafkalog.server.controller_apis.forwarder import ControllerForwarder
@@ -51,6 +52,7 @@ from kafkalog.server.network.reactor import NO_CONTROL, Reactor
 from kafkalog.server.network.tls import TlsContext
 from kafkalog.server.node import Node
 from kafkalog.server.partitions import Partitions
+from kafkalog.server.quotas import ClientQuotas
 from kafkalog.server.replica_manager import ReplicaManager
 from kafkalog.server.threads.acknowledger import Acknowledger
 from kafkalog.server.threads.deletions import Deletions
@@ -151,11 +153,13 @@ class Broker:
         self._given = ServerConfig.without_texts_of_secrets(given)
         alone = not isinstance(listeners, str) and listeners is not None and not listeners
         planned = () if alone else places.planned(self._config)
+        self._clock: Clock = clock or SystemClock()
         self._mechanisms = {
-            number: mechanisms_of(self._config, one.name, lambda: self._metadata.image)
+            number: mechanisms_of(
+                self._config, one.name, lambda: self._metadata.image, self._clock
+            )
             for number, one in enumerate(planned) if one.protocol.authenticates
         }  # fmt: skip
-        self._clock: Clock = clock or SystemClock()
         self._manual = not isinstance(self._clock, SystemClock)
         self._pid = os.getpid()
         self._closing = threading.Lock()
@@ -241,10 +245,19 @@ class Broker:
         source: Metadata | None = self._member or self._kraft
         assert source is not None
         self._metadata: Metadata = source
+        if self._kraft is not None and config.delegation_token_secret_key:
+            period_ms = config.delegation_token_expiry_check_interval_ms
+            self._manager.every(
+                "delegation tokens", partial(self._remove_tokens, self._kraft), period_ms
+            )
+
+    def _remove_tokens(self, metadata: MetadataLog) -> None:
+        """Remove the delegation tokens that have expired."""
+        metadata.alter(partial(remove_expired, now_ms=self._clock.now_ms()))
 
     def _open_metadata(self, number: int) -> MetadataLog:
         try:
-            return MetadataLog.open(self._manager, number=number, check=check_open_to_all)
+            return MetadataLog.open(self._manager, number=number, check=check_stored_settings)
         except BaseException:
             self._manager.abandon()  # an orderly end would write, too
             raise
@@ -291,13 +304,17 @@ class Broker:
         transactions = transaction_coordinator(
             config, metadata, partitions, appends, producer_ids, markers, clock
         )
-        admission = Admission(reactor)
+        admission = Admission(reactor, authorizer_of(config))
+        admission.follow(metadata)
         authentication = Authentication(
             config, planned, self._mechanisms, admission, clock, self._keys.identify
         )
+        quotas = ClientQuotas(
+            reactor.buckets, clock, config, lambda number: admission.principal(number).name
+        )
         self._node = Node(
             config=config, given=self._given, manager=self._manager, metadata=metadata,
-            partitions=partitions, reactor=reactor, admission=admission,
+            partitions=partitions, reactor=reactor, admission=admission, quotas=quotas,
             authentication=authentication,
             coordinator=groups, acknowledger=acknowledger, advertised=advertised,
             producer_ids=producer_ids, bulk=bulk, transactions=transactions, guards=guards,
@@ -371,7 +388,9 @@ class Broker:
         """Start all parts."""
         reactor = node.reactor
         dispatch = Dispatch(node)
-        workers = self._owned(Workers(reactor, dispatch, self._name, node.bulk), Workers.join)
+        workers = self._owned(
+            Workers(reactor, dispatch, self._name, node.bulk, node.quotas.resolve), Workers.join
+        )
         self._owned(reactor, lambda it: it.stop(STOP_MS))
         self._faults = self._owned(Faults(node, dispatch, workers.reroute), Faults.stop)
         self._owned(node.coordinator, Coordinator.close)
@@ -383,6 +402,8 @@ class Broker:
         self._inside = self._owned(InProcessTransport(reactor, self.path), InProcessTransport.close)
         follow_coordinators(node)
         follow_addresses(node)
+        if not node.clustered:
+            node.quotas.follow(node.metadata)
         node.coordinator.start()
         node.transactions.start()
         reactor.start()

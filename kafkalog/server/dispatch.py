@@ -3,8 +3,11 @@
 import logging
 from typing import Any
 
+from kafkalog.coordinator.groups import core as groups
+from kafkalog.coordinator.transactions import core as transactions
 from kafkalog.errors import InvalidRequest, UnsupportedVersion
 from kafkalog.server import handlers
+from kafkalog.server.decoded_bytes import DecodedBytes
 from kafkalog.server.failures import answer_failure, handler_failed
 from kafkalog.server.guards import admit
 from kafkalog.server.handlers import api_versions
@@ -18,6 +21,7 @@ __all__ = ["Dispatch"]
 
 _logger = logging.getLogger(__name__)
 
+_COORDINATED = groups.SERVED | transactions.SERVED | {apis.TXN_OFFSET_COMMIT}
 WARNED_MAX = 1000
 """Kinds of unserved requests that are logged as warnings; later ones only at a lower level."""
 
@@ -28,6 +32,7 @@ class Dispatch:
     def __init__(self, node: Node) -> None:
         """All handlers work for `node`."""
         self._node = node
+        self._decoded_bytes = DecodedBytes()
         self._warned: set[tuple[str, int]] = set()  # requested, but not served
 
     def __call__(self, request: Request) -> None:
@@ -40,17 +45,23 @@ class Dispatch:
     def _serve(self, request: Request) -> None:
         if not handlers.served(request.api, request.version, self._node.clustered):
             self._refuse(request)
-        elif self._decoded(request):
+            return
+        if self._node.quotas.active:
+            self._node.quotas.measure(request)
+        if self._decoded(request) and self._kept(request):
             try:
                 self._answer(request)
             except Exception as problem:
                 handler_failed(request, problem)
+            if request.meter is not None:
+                request.meter.pause()
 
     def _answer(self, request: Request) -> None:
         route = handlers.route(request.api)
-        if self._node.admission.guards(request.peer) and not admit(self._node, request):
+        node = self._node
+        if node.admission.guards(request.peer) and not admit(node, request, route.needs):
             return
-        response: Any = route.handler(self._node, request)
+        response: Any = route.handler(node, request)
         if response is not None:
             request.answer(response)
 
@@ -62,6 +73,17 @@ class Dispatch:
             request.drop()
             return False
         return True
+
+    def _kept(self, request: Request) -> bool:
+        if request.keep(self._decoded_bytes):
+            return True
+        # What clients retry; a producer takes other errors of its coordinator for final ones.
+        coordinated = request.api in _COORDINATED
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE if coordinated else ErrorCode.REQUEST_TIMED_OUT
+        message = "too many bytes of decoded requests wait for an answer; retry later"
+        _logger.info("%r is refused: %s", request, message)
+        answer_failure(request, code, message)
+        return False
 
     def _refuse(self, request: Request) -> None:
         """Refuse an API or version that is not served."""

@@ -7,9 +7,11 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkalog.config.server import DYNAMIC, ServerConfig
+from kafkalog.config.listeners import own_setting
+from kafkalog.config.server import ServerConfig, is_dynamic
 from kafkalog.errors import InvalidSetting
 from kafkalog.metadata.image import BROKER
+from kafkalog.server.connection_limits import apply_connection_limits
 
 if TYPE_CHECKING:
     from kafkalog.metadata.image import Change, MetadataImage
@@ -29,7 +31,8 @@ def in_effect(static: ServerConfig, image: "MetadataImage") -> ServerConfig:
     found: dict[str, object] = {}
     for resource in ("", str(image.node_id)):
         for name, value in image.config(BROKER, resource).items():
-            if name in DYNAMIC and name in ServerConfig.table:
+            own = own_setting(name)
+            if is_dynamic(name) and (name if own is None else own.name) in ServerConfig.table:
                 found[name] = value
     try:
         return ServerConfig.of(found, static) if found else static
@@ -49,7 +52,7 @@ def follow_settings(node: "Node", workers: "Workers") -> None:
             lambda: workers.resize(config.num_io_threads),
             lambda: _lend(node, config.num_io_threads > COORDINATORS),
             lambda: node.reactor.set_threads(config.num_network_threads),
-            lambda: node.reactor.set_limits(config),
+            lambda: apply_connection_limits(node, config),
             lambda: node.partitions.apply_settings(config),
         )
         for obeys in each:
@@ -61,6 +64,8 @@ def follow_settings(node: "Node", workers: "Workers") -> None:
     def changed(change: "Change") -> None:
         if any(kind == BROKER for kind, _ in change.resources):
             obey(change.new)
+        elif change.new.quotas is not change.old.quotas:
+            apply_connection_limits(node, in_effect(node.config, change.new))
 
     node.metadata.listen(changed)
     obey(node.image)

@@ -128,7 +128,7 @@ class Faults:
         """
         code = _error(error)
         if code == ErrorCode.NONE:
-            raise ArgumentError("error: found NONE, wanted an error")
+            raise ArgumentError("error: NONE is success; name an error")
         return self._set(Fault(_api(api), Does.FAIL, _times(times), code, 0, client_id))
 
     def delay(

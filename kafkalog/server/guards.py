@@ -1,9 +1,9 @@
 """The permissions that each API asks for, and what its answer hides, as in Apache Kafka 4.4.0.
 
-`GUARDS` has a row per API: rules that run in order before the handler.  A rule refuses the whole
-request, or takes the items out that the caller may not use, or hides rows of the answer.  Handlers,
-coordinators and controllers see a request that is permitted, and know nothing of permissions; the
-answers to refused items join theirs.
+An API that is about the cluster has the operation in its route.  Of the others `GUARDS` has a row
+each: rules that run in order before the handler.  A rule refuses the whole request, or takes the
+items out that the caller may not use, or hides rows of the answer.  Handlers, coordinators and the
+controller get a request that is permitted; the answers to refused items join theirs.
 
 Source: KafkaApis, ControllerApis, AuthHelper, ConfigHelper.
 """
@@ -19,17 +19,10 @@ from kafkalog.security.permissions import CLUSTER_NAME, Kind, Operation
 from kafkalog.server.failed_answers import failed_answer
 from kafkalog.server.failures import answer_failure
 from kafkalog.server.handlers.configs import BROKER_LOGGER
-from kafkalog.server.handlers.metadata import made_on_use
+from kafkalog.server.handlers.metadata import IDS_SINCE, creatable, made_on_use
 from kafkalog.server.handlers.writers import writer_of
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
-from kafkalog.wire.tables.controller import (
-    CONTROLLED_SHUTDOWN,
-    LEADER_AND_ISR,
-    STOP_REPLICA,
-    UPDATE_METADATA,
-)
-from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
 from kafkalog.wire.values import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -39,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["GUARDS", "admit"]
 
 Answer = Mapping[str, Any]
-NO_OPERATIONS = -(2**31)
 
 
 class _Denial(NamedTuple):
@@ -56,6 +48,9 @@ _DENIED = {
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactional Id authorization failed."
     ),
 }
+_MISSING = _Denial(
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+)
 _READ, _WRITE, _CREATE, _DELETE = (
     Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE,
 )  # fmt: skip
@@ -83,21 +78,27 @@ class _Check:
         self.finished = False
         """True if nothing is left for the handler."""
 
-    def allows(self, operation: Operation, kind: Kind, name: str = CLUSTER_NAME) -> bool:
-        """True if the caller may do this."""
-        return self.node.admission.allows(self.request.peer, operation, kind, name)
+    def allows(
+        self, operation: Operation, kind: Kind, name: str = CLUSTER_NAME, *, quiet: bool = False
+    ) -> bool:
+        """True if the caller may do this.  `quiet`: not logged if it may not."""
+        return self.node.admission.allows(self.request.peer, operation, kind, name, quiet=quiet)
 
-    def allowed(self, operation: Operation, kind: Kind, names: Iterable[str]) -> set[str]:
+    def allowed(
+        self, operation: Operation, kind: Kind, names: Iterable[str], *, quiet: bool = False
+    ) -> set[str]:
         """Those of the names to which the caller may do this."""
-        return self.node.admission.allowed(self.request.peer, operation, kind, names)
+        return self.node.admission.allowed(self.request.peer, operation, kind, names, quiet=quiet)
 
     def name_of(self, item: Any, field: str) -> str | None:
-        """The name of a request's item; None: no topic has its id."""
-        name: str | None = item if isinstance(item, str) else getattr(item, field)
+        """The name of a request's item; None: no topic has its id.  An id goes before a name."""
         topic_id = getattr(item, "topic_id", ZERO_UUID)
-        return name if name or topic_id == ZERO_UUID else self.node.image.names.get(topic_id)
+        if topic_id != ZERO_UUID:
+            return self.node.image.names.get(topic_id)
+        name: str | None = item if isinstance(item, str) else getattr(item, field)
+        return name
 
-    def cut(self, field: str, items: Iterable[Any], kind: Kind) -> None:
+    def cut(self, field: str, items: Iterable[Any], denial: _Denial) -> None:
         """Take these items of a request's list out, and keep the answers that refuse them."""
         gone = list(items)
         if gone:
@@ -105,8 +106,7 @@ class _Check:
             left = [one for one in getattr(self.body, field) if id(one) not in refused]
             setattr(self.body, field, left)
             setattr(part, field, gone)
-            denial, request = _DENIED[kind], self.request
-            found = failed_answer(request.api, request.version, part, *denial) or {}
+            found = failed_answer(self.request.api, self.request.version, part, *denial) or {}
             self.keep({name: rows for name, rows in found.items() if isinstance(rows, list)})
 
     def keep(self, rows: Mapping[str, list[Any]]) -> None:
@@ -127,11 +127,15 @@ class _Check:
 Rule = Callable[[_Check], None]
 
 
-def admit(node: Node, request: Request) -> bool:
-    """Check a request and cut it down to what its caller may do; False: it has been answered."""
+def admit(node: Node, request: Request, needs: Iterable[tuple[Operation, Kind]]) -> bool:
+    """Check a request and cut it down to what its caller may do; False: it has been answered.
+
+    `needs`: those of its route.
+    """
     check = _Check(node, request)
     try:
-        for rule in GUARDS[request.api.key]:
+        rules = GUARDS.get(request.api.key)
+        for rule in (_cluster(*(one for one, _ in needs)),) if rules is None else rules:
             rule(check)
     except _Refused as refused:
         whole = _REFUSED.get(request.api.key)
@@ -152,10 +156,12 @@ def admit(node: Node, request: Request) -> bool:
 
 
 def _cluster(*operations: Operation) -> Rule:
-    """One of these operations on the cluster."""
+    """One of these operations on the cluster; without the last one, the caller is refused."""
+    *others, last = operations
 
     def rule(check: _Check) -> None:
-        if not any(check.allows(one, Kind.CLUSTER) for one in operations):
+        permitted = any(check.allows(one, Kind.CLUSTER, quiet=True) for one in others)
+        if not permitted and not check.allows(last, Kind.CLUSTER):
             raise _Refused(Kind.CLUSTER)
 
     return rule
@@ -173,33 +179,25 @@ def _whole(operation: Operation, kind: Kind, field: str) -> Rule:
 
 def _each(
     operation: Operation, kind: Kind, field: str, name: str = "name", *, goes_on: bool = False,
-    unless: Rule | None = None,
+    unless: Operation | None = None,
 ) -> Rule:  # fmt: skip
     """Each item of a request's list.
 
-    `goes_on`: the handler is asked even if no item is left.  `unless`: another rule that permits
-    all items.
+    `goes_on`: the handler is asked even if no item is left.  `unless`: the operation on the
+    cluster that permits all items.
     """
 
     def rule(check: _Check) -> None:
         items = getattr(check.body, field)
-        if not items or (unless is not None and _passes(unless, check)):
+        if not items or (unless and check.allows(unless, Kind.CLUSTER, quiet=True)):
             return
         named = [(item, check.name_of(item, name)) for item in items]
         allowed = check.allowed(operation, kind, {one for _, one in named if one is not None})
         gone = [item for item, one in named if one is not None and one not in allowed]
-        check.cut(field, gone, kind)
+        check.cut(field, gone, _DENIED[kind])
         check.finished = not goes_on and len(gone) == len(items)
 
     return rule
-
-
-def _passes(rule: Rule, check: _Check) -> bool:
-    try:
-        rule(check)
-    except _Refused:
-        return False
-    return True
 
 
 def _shown(operation: Operation, kind: Kind, *path: str) -> Rule:
@@ -222,17 +220,20 @@ def _shown(operation: Operation, kind: Kind, *path: str) -> Rule:
 def _hide(
     check: _Check, operation: Operation, kind: Kind, row: dict[str, Any], inner: str, field: str
 ) -> None:  # fmt: skip
-    """Leave out of a list what the caller may not know of."""
+    """Leave out of a list what the caller may not know of; not an id that no topic has."""
     if listed := row.get(inner):
         named = [(one, _name(check, one, field)) for one in listed]
-        allowed = check.allowed(operation, kind, {name for _, name in named})
-        row[inner] = [one for one, name in named if name in allowed]
+        names = {name for _, name in named if name is not None}
+        denied = names - check.allowed(operation, kind, names, quiet=True)
+        row[inner] = [one for one, name in named if name not in denied]
 
 
-def _name(check: _Check, row: Mapping[str, Any], field: str) -> str:
+def _name(check: _Check, row: Mapping[str, Any], field: str) -> str | None:
     """A row's name; an answer that names topics by id has only that."""
-    name: str = row.get(field) or check.node.image.names.get(row.get("topic_id", ZERO_UUID), "")
-    return name
+    if name := row.get(field):
+        return str(name)
+    topic_id = row.get("topic_id", ZERO_UUID)
+    return "" if topic_id == ZERO_UUID else check.node.image.names.get(topic_id)
 
 
 def _when(condition: Callable[[Any], bool], rule: Rule, otherwise: Rule | None = None) -> Rule:
@@ -268,22 +269,23 @@ def _is_follower(check: _Check) -> bool:
 def _metadata(check: _Check) -> None:
     """Topics that may not be described look the same whether they exist or not; one that the
     request would create takes CREATE."""
-    items, image = check.body.topics, check.node.image
-    by_id = [one for one in items if one.name is None]
+    items, by_id = check.body.topics, check.request.version >= IDS_SINCE
+    if not by_id and any(one.name is None for one in items):
+        return  # the handler refuses all of it
+    for one in items:
+        if not by_id:
+            one.topic_id = ZERO_UUID  # it has no meaning
     _each(_DESCRIBE, Kind.TOPIC, "topics", goes_on=True)(check)
     for row in check.refused.get("topics", ()):
-        row.pop("topic_authorized_operations", None)
-        if by_id:
+        if row.get("topic_id", ZERO_UUID) != ZERO_UUID:
             row["name"] = None
     if not (check.body.allow_auto_topic_creation and check.node.config.auto_create_topics_enable):
         return
-    new = [
-        one for one in check.body.topics
-        if one.name is not None and one.name not in image.topics and made_on_use(one.name)
-    ]  # fmt: skip
-    if new and not check.allows(_CREATE, Kind.CLUSTER):
-        allowed = check.allowed(_CREATE, Kind.TOPIC, {one.name for one in new})
-        check.cut("topics", [one for one in new if one.name not in allowed], Kind.TOPIC)
+    there = check.node.image.topics
+    new = {one.name for one in check.body.topics if one.topic_id == ZERO_UUID} - there.keys()
+    denied = new - creatable(check.node, check.request, filter(made_on_use, new))
+    gone = [one for one in check.body.topics if one.name in denied and made_on_use(one.name)]
+    check.cut("topics", gone, _DENIED[Kind.TOPIC])
     if check.request.version == 0 and not check.body.topics:  # here an empty list stands for all
         check.after.append(lambda answer: answer.update(topics=[]))
 
@@ -294,24 +296,21 @@ def _offset_fetch(check: _Check) -> None:
     _each(_DESCRIBE, Kind.GROUP, "groups", "group_id")(check)
     for row in check.refused.get("groups", ()):
         row.pop("topics", None)
-    refused: dict[str, list[dict[str, Any]] | None] = {}
-    for group in check.body.groups:
-        if group.topics is None:
-            refused[group.group_id] = None
-            continue
-        named = [(one, check.name_of(one, "name")) for one in group.topics]
+    refused: dict[str, list[dict[str, Any]]] = {}
+    for group in check.body.groups:  # one may be named several times
+        rows = refused.setdefault(group.group_id, [])
+        named = [(one, check.name_of(one, "name")) for one in group.topics or ()]
         names = {name for _, name in named if name is not None}
         denied = names - check.allowed(_DESCRIBE, Kind.TOPIC, names)
-        group.topics = [one for one, name in named if name not in denied]
-        refused[group.group_id] = [_offsets_refused(one) for one, name in named if name in denied]
+        rows += [_offsets_refused(one) for one, name in named if name in denied]
+        if denied:
+            group.topics = [one for one, name in named if name not in denied]
 
     def change(answer: dict[str, Any]) -> None:
         for row in answer.get("groups") or ():
-            more = refused[row["group_id"]]
-            if more is None:
-                _hide(check, _DESCRIBE, Kind.TOPIC, row, "topics", "name")
-            elif not row.get("error_code"):
-                row["topics"] = [*(row.get("topics") or ()), *more]
+            _hide(check, _DESCRIBE, Kind.TOPIC, row, "topics", "name")
+            if not row.get("error_code"):
+                row["topics"] = [*(row.get("topics") or ()), *refused[row["group_id"]]]
 
     check.after.append(change)
 
@@ -338,7 +337,7 @@ _OF_KEY = {
     0: (_DESCRIBE, Kind.GROUP),
     1: (_DESCRIBE, Kind.TRANSACTIONAL_ID),
 }
-"""What FindCoordinator asks for, by key type."""
+"""The right that FindCoordinator asks for, by key type."""
 
 
 def _coordinator(check: _Check) -> None:
@@ -353,12 +352,12 @@ def _coordinator(check: _Check) -> None:
 
 def _create_topics(check: _Check) -> None:
     """The settings of a new topic are shown to those who may describe them."""
-    unless = _cluster(_CREATE)
-    _each(_CREATE, Kind.TOPIC, "topics", unless=unless)(check)
+    _each(_CREATE, Kind.TOPIC, "topics", unless=_CREATE)(check)
 
     def hide(answer: dict[str, Any]) -> None:
-        made = [row for row in answer.get("topics") or () if not row["error_code"]]
-        allowed = check.allowed(_DESCRIBE_CONFIGS, Kind.TOPIC, {row["name"] for row in made})
+        made = [row for row in answer.get("topics") or () if not row.get("error_code")]
+        names = {row["name"] for row in made}
+        allowed = check.allowed(_DESCRIBE_CONFIGS, Kind.TOPIC, names, quiet=True)
         for row in made:
             if row["name"] not in allowed:
                 row.update(
@@ -370,25 +369,27 @@ def _create_topics(check: _Check) -> None:
 
 
 def _delete_topics(check: _Check) -> None:
-    """A topic without DELETE looks like a missing one, unless it may be described."""
-    if check.allows(_DELETE, Kind.CLUSTER):
+    """The name of a topic that was given by its id is shown to those who may describe it."""
+    if check.allows(_DELETE, Kind.CLUSTER, quiet=True):
         return
     image = check.node.image
     field = "topics" if check.request.version >= 6 else "topic_names"
     items = getattr(check.body, field)
-    named = [(item, check.name_of(item, "name")) for item in items]
+    named = [(one, check.name_of(one, "name")) for one in items]
     names = {name for _, name in named if name is not None}
-    described = check.allowed(_DESCRIBE, Kind.TOPIC, names)
     deleted = check.allowed(_DELETE, Kind.TOPIC, names)
-    missing = {name for name in described if name not in image.topics}
-    gone = [
-        item for item, name in named
-        if name is not None and name not in (
-            (described & deleted) | missing if isinstance(item, str) or item.name else deleted
-        )
-    ]  # fmt: skip
-    check.cut(field, gone, Kind.TOPIC)
-    check.finished = bool(items) and len(gone) == len(items)
+    described = check.allowed(_DESCRIBE, Kind.TOPIC, names, quiet=True)
+    missing: list[Any] = []
+    denied: list[Any] = []
+    for one, name in named:
+        given = isinstance(one, str) or one.name is not None
+        if name is None or (name in deleted and (name in described or not given)):
+            continue  # the controller deletes it, or finds no topic
+        unknown = given and name in described and name not in image.topics
+        (missing if unknown else denied).append(one)
+    check.cut(field, missing, _MISSING)
+    check.cut(field, denied, _DENIED[Kind.TOPIC])
+    check.finished = bool(items) and not getattr(check.body, field)
     for row in check.refused.get("responses", ()):
         if not row.get("name") and (name := image.names.get(row["topic_id"])) in described:
             row["name"] = name
@@ -398,10 +399,8 @@ def _init_producer_id(check: _Check) -> None:
     """Without a transactional id, WRITE on any topic is enough."""
     if check.body.transactional_id is not None:
         _whole(_WRITE, Kind.TRANSACTIONAL_ID, "transactional_id")(check)
-    elif not check.allows(Operation.IDEMPOTENT_WRITE, Kind.CLUSTER):
-        admission, peer = check.node.admission, check.request.peer
-        if not admission.allows_any(peer, _WRITE, Kind.TOPIC):
-            raise _Refused(Kind.CLUSTER)
+    elif not check.node.admission.allows_any(check.request.peer, _WRITE, Kind.TOPIC):
+        _cluster(Operation.IDEMPOTENT_WRITE)(check)
 
 
 def _add_partitions(check: _Check) -> None:
@@ -413,7 +412,7 @@ def _add_partitions(check: _Check) -> None:
     gone = [one for one in topics if one.name not in allowed]
     if not gone:
         return
-    check.cut(field, gone, Kind.TOPIC)
+    check.cut(field, gone, _DENIED[Kind.TOPIC])
 
     def not_attempted(topic: str, index: int) -> ErrorCode:
         there = check.node.image.partition(topic, index) is not None
@@ -436,7 +435,7 @@ _OF_RESOURCE = {
     BROKER_LOGGER: Kind.CLUSTER,
     CLIENT_METRICS: Kind.CLUSTER,
 }
-"""What protects the settings of each kind of resource."""
+"""The kind of permission that protects the settings of each kind of resource."""
 
 
 def _settings(operation: Operation) -> Rule:
@@ -452,14 +451,14 @@ def _settings(operation: Operation) -> Rule:
                 if not check.allows(operation, kind, name):
                     gone.setdefault(kind, []).append(item)
         for kind, some in gone.items():
-            check.cut("resources", some, kind)
+            check.cut("resources", some, _DENIED[kind])
         check.finished = bool(items) and not check.body.resources
 
     return rule
 
 
 def _group_operations(check: _Check) -> None:
-    """What the caller may do to each group."""
+    """The caller's operations on each group."""
     if not check.body.include_authorized_operations:
         return
 
@@ -500,10 +499,17 @@ def _reassignments(request: Request, denial: _Denial) -> Answer:
     return {**_code_only(request, denial), "topics": topics}
 
 
+def _users(request: Request, denial: _Denial) -> Answer:
+    """One row for each user, without the name."""
+    row = _code_only(request, denial)
+    return {**row, "results": [row] * len(request.body.users or ())}
+
+
 _REFUSED: Mapping[int, Callable[[Request, _Denial], Answer | None]] = {
     apis.ADD_PARTITIONS_TO_TXN.key: _of_brokers,
     apis.DESCRIBE_LOG_DIRS.key: _code_only,
     apis.DESCRIBE_QUORUM.key: _code_only,
+    apis.DESCRIBE_USER_SCRAM_CREDENTIALS.key: _users,
     apis.LEAVE_GROUP.key: _code_only,
     apis.OFFSET_DELETE.key: _code_only,
     apis.UPDATE_FEATURES.key: _code_only,
@@ -529,17 +535,19 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
     *((api, _whole(_READ, _G, "group_id"))
       for api in (apis.JOIN_GROUP, apis.SYNC_GROUP, apis.HEARTBEAT, apis.LEAVE_GROUP)),
     (apis.DESCRIBE_GROUPS, _each(_DESCRIBE, _G, "groups"), _group_operations),
-    (apis.LIST_GROUPS, _when(lambda check: not check.allows(_DESCRIBE, Kind.CLUSTER),
+    (apis.LIST_GROUPS, _when(lambda check: not check.allows(_DESCRIBE, Kind.CLUSTER, quiet=True),
                              _shown(_DESCRIBE, _G, "groups", "group_id"))),
     (apis.DELETE_GROUPS, _each(_DELETE, _G, "groups_names")),
     (apis.OFFSET_DELETE, _whole(_DELETE, _G, "group_id"), _each(_READ, _T, "topics")),
     (apis.API_VERSIONS,),
+    (apis.SASL_HANDSHAKE,),
+    (apis.SASL_AUTHENTICATE,),
     (apis.CREATE_TOPICS, _create_topics),
     (apis.DELETE_TOPICS, _delete_topics),
     (apis.CREATE_PARTITIONS, _each(_ALTER, _T, "topics")),
     (apis.DELETE_RECORDS, _each(_DELETE, _T, "topics")),
     (apis.OFFSET_FOR_LEADER_EPOCH,
-     _each(_DESCRIBE, _T, "topics", "topic", unless=_cluster(_ACTION))),
+     _each(_DESCRIBE, _T, "topics", "topic", unless=_ACTION)),
     (apis.DESCRIBE_PRODUCERS, _each(_READ, _T, "topics")),
     (apis.DESCRIBE_TOPIC_PARTITIONS, _each(_DESCRIBE, _T, "topics")),
     (apis.INIT_PRODUCER_ID, _init_producer_id),
@@ -549,7 +557,6 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
     (apis.END_TXN, _whole(_WRITE, _ID, "transactional_id")),
     (apis.TXN_OFFSET_COMMIT, _whole(_WRITE, _ID, "transactional_id"),
      _whole(_READ, _G, "group_id"), _each(_READ, _T, "topics")),
-    (apis.WRITE_TXN_MARKERS, _cluster(_ALTER, _ACTION)),
     (apis.DESCRIBE_TRANSACTIONS, _each(_DESCRIBE, _ID, "transactional_ids"),
      _shown(_DESCRIBE, _T, "transaction_states", "topics", "topic")),
     (apis.LIST_TRANSACTIONS,
@@ -557,26 +564,14 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
     (apis.DESCRIBE_CONFIGS, _settings(_DESCRIBE_CONFIGS)),
     (apis.ALTER_CONFIGS, _settings(_ALTER_CONFIGS)),
     (apis.INCREMENTAL_ALTER_CONFIGS, _settings(_ALTER_CONFIGS)),
-    (apis.LIST_CONFIG_RESOURCES, _cluster(_DESCRIBE_CONFIGS)),
     # DescribeCluster shows everyone the brokers, and the operations that it may do.
     (apis.DESCRIBE_CLUSTER,),
-    *((api, _cluster(_DESCRIBE)) for api in (
-        apis.DESCRIBE_LOG_DIRS, apis.DESCRIBE_QUORUM, apis.LIST_PARTITION_REASSIGNMENTS,
-        apis.DESCRIBE_ACLS, apis.DESCRIBE_USER_SCRAM_CREDENTIALS)),
-    *((api, _cluster(_ALTER)) for api in (
-        apis.ALTER_REPLICA_LOG_DIRS, apis.ELECT_LEADERS, apis.ALTER_PARTITION_REASSIGNMENTS,
-        apis.UPDATE_FEATURES, apis.UNREGISTER_BROKER, apis.UNREGISTER_CONTROLLER,
-        apis.CREATE_ACLS, apis.DELETE_ACLS, apis.ALTER_USER_SCRAM_CREDENTIALS)),
-    (apis.DESCRIBE_CLIENT_QUOTAS, _cluster(_DESCRIBE_CONFIGS)),
-    (apis.ALTER_CLIENT_QUOTAS, _cluster(_ALTER_CONFIGS)),
-    (apis.SASL_HANDSHAKE,),
-    (apis.SASL_AUTHENTICATE,),
-    *((api, _cluster(_ACTION)) for api in (
-        LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, ALTER_PARTITION, CONTROLLED_SHUTDOWN,
-        ALLOCATE_PRODUCER_IDS)),
+    # The handlers check each token.
+    (apis.CREATE_DELEGATION_TOKEN,), (apis.RENEW_DELEGATION_TOKEN,),
+    (apis.EXPIRE_DELEGATION_TOKEN,), (apis.DESCRIBE_DELEGATION_TOKEN,),
 )  # fmt: skip
 GUARDS: Mapping[int, tuple[Rule, ...]] = {api.key: tuple(rules) for api, *rules in _ROWS}
-"""By API key: every API that is served.
+"""By API key: the APIs that name single resources, or ask for nothing.
 
 If Metadata and DescribeTopicPartitions ask for all topics, their handlers look only at those that
 may be described."""

@@ -3,12 +3,17 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from kafkalog.config.sasl import SASL_MECHANISMS
+from kafkalog.clock import Clock
+from kafkalog.config.declare import Password
+from kafkalog.config.sasl import SASL_MECHANISMS, SIGNED, UNSIGNED
 from kafkalog.config.server import ServerConfig
 from kafkalog.errors import InvalidSetting
 from kafkalog.security.jaas import LoginModule, parse_jaas
+from kafkalog.security.oauth import OAuthExchange, Rules, Token, checked_claims, unsigned_claims
 from kafkalog.security.plain import PlainExchange, PlainUsers
 from kafkalog.security.scram import Decoys, Mechanism, ServerExchange
+from kafkalog.security.tokens import login_of_token
+from kafkalog.server.jwks import Jwks
 
 if TYPE_CHECKING:
     from kafkalog.metadata.image import MetadataImage
@@ -40,10 +45,10 @@ class Exchange(Protocol):
 
 
 def mechanisms_of(
-    config: ServerConfig, listener: str, image: Image
+    config: ServerConfig, listener: str, image: Image, clock: Clock
 ) -> Mapping[str, Callable[[], Exchange]]:
     """For each mechanism of a listener, how an exchange begins.  `image`: the metadata as they are
-    now, with SCRAM's credentials.
+    now, with SCRAM's credentials and delegation tokens; `clock`: says which tokens have expired.
 
     Raises: InvalidSetting: a mechanism is not supported, or its settings are wrong.
     """
@@ -60,11 +65,11 @@ def mechanisms_of(
             f"{setting}, or sasl.enabled.mechanisms: found none, wanted some of "
             f"{', '.join(SASL_MECHANISMS)}"
         )
-    return {name: _mechanism(config, listener, name, image) for name in names}
+    return {name: _mechanism(config, listener, name, image, clock) for name in names}
 
 
 def _mechanism(
-    config: ServerConfig, listener: str, name: str, image: Image
+    config: ServerConfig, listener: str, name: str, image: Image, clock: Clock
 ) -> Callable[[], Exchange]:
     own = config.of_listener(listener, name)
     setting = f"listener.name.{listener.lower()}.{name.lower()}.sasl.jaas.config"
@@ -74,11 +79,14 @@ def _mechanism(
         raise InvalidSetting(
             f"{setting}: found another login module, wanted one named {_MODULES[name]}"
         )
+    handler = setting.replace("jaas.config", "server.callback.handler.class")
+    if name != "OAUTHBEARER" and own.sasl_server_callback_handler_class:
+        raise InvalidSetting(f"{handler}: found a value, wanted none for {name}")
     if name == "PLAIN":
         return _plain(module, setting)
     if name == "OAUTHBEARER":
-        raise InvalidSetting(f"{setting}: OAUTHBEARER is not supported yet")
-    return _scram(Mechanism.named(name), image)
+        return _oauth(own, handler, clock)
+    return _scram(Mechanism.named(name), image, config.delegation_token_secret_key, clock)
 
 
 def _plain(module: LoginModule | None, setting: str) -> Callable[[], Exchange]:
@@ -90,16 +98,52 @@ def _plain(module: LoginModule | None, setting: str) -> Callable[[], Exchange]:
     return lambda: PlainExchange(users)
 
 
-def _scram(mechanism: Mechanism, image: Image) -> Callable[[], Exchange]:
+def _scram(
+    mechanism: Mechanism, image: Image, secret: Password, clock: Clock
+) -> Callable[[], Exchange]:
     decoys = Decoys()
 
     def begin() -> ServerExchange:
-        known = image().scram
+        known, tokens = image().scram, image().tokens
         return ServerExchange(
             mechanism,
             lambda user: known.get((user, int(mechanism))),
+            lambda name: login_of_token(tokens, secret, mechanism, name, clock.now_ms()),
             models=(one for (_, number), one in known.items() if number == mechanism),
             decoys=decoys,
         )
 
     return begin
+
+
+def _oauth(own: ServerConfig, handler: str, clock: Clock) -> Callable[[], Exchange]:
+    rules = Rules(
+        own.sasl_oauthbearer_sub_claim_name, own.sasl_oauthbearer_scope_claim_name,
+        own.sasl_oauthbearer_expected_audience, own.sasl_oauthbearer_expected_issuer,
+        own.sasl_oauthbearer_clock_skew_seconds * 1000,
+    )  # fmt: skip
+    if own.sasl_server_callback_handler_class == UNSIGNED:
+
+        def unsigned(token: str) -> Token:
+            return checked_claims(unsigned_claims(token), rules, clock.now_ms())
+
+        return lambda: OAuthExchange(unsigned)
+    if own.sasl_server_callback_handler_class != SIGNED:
+        raise InvalidSetting(
+            f"{handler}: found none, wanted {SIGNED}; or {UNSIGNED}, which accepts tokens that "
+            "anybody can make"
+        )
+    url = "sasl.oauthbearer.jwks.endpoint.url"
+    if not own[url]:
+        raise InvalidSetting(f"{url}: found none, wanted the URL of the keys")
+    for name, given, may_lack in (
+        ("audience", rules.audiences, own.sasl_oauthbearer_allow_unverified_audience),
+        ("issuer", rules.issuer, own.sasl_oauthbearer_allow_unverified_issuer),
+    ):
+        if not given and not may_lack:
+            raise InvalidSetting(
+                f"sasl.oauthbearer.expected.{name}: found none, wanted a value next to {url}; or "
+                f"sasl.oauthbearer.allow.unverified.{name}=true"
+            )
+    keys = Jwks(own[url], own.sasl_oauthbearer_jwks_endpoint_refresh_ms, rules, clock)
+    return lambda: OAuthExchange(keys.validate)

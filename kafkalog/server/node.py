@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kafkalog.server.controller_apis.interface import ControllerApis
     from kafkalog.server.network.reactor import Reactor
     from kafkalog.server.partitions import Partitions
+    from kafkalog.server.quotas import ClientQuotas
     from kafkalog.server.threads.acknowledger import Acknowledger
     from kafkalog.server.threads.deletions import Deletions
     from kafkalog.server.threads.serial_executor import SerialExecutor
@@ -43,6 +44,8 @@ class Node(NamedTuple):
     reactor: "Reactor"
     admission: "Admission"
     """The permissions of each principal."""
+    quotas: "ClientQuotas"
+    """How much each client may use."""
     authentication: "Authentication"
     """Authenticates connections."""
     coordinator: "Coordinator[GroupCoordinatorState]"

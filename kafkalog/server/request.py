@@ -2,8 +2,9 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from kafkalog.server.decoded_bytes import COUNTED_BYTES, DecodedBytes
 from kafkalog.server.failed_answers import UNEXPECTED, failed_answer
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -17,7 +18,7 @@ from kafkalog.wire.tables.controller import (
 if TYPE_CHECKING:
     from kafkalog.server.network.raw_request import Answers, RawRequest
 
-__all__ = ["Peer", "Request"]
+__all__ = ["Meter", "Peer", "Request"]
 
 _logger = logging.getLogger(__name__)
 
@@ -41,12 +42,31 @@ class Peer(NamedTuple):
     """The principal of its connection: a number of `Admission`, ANONYMOUS before authentication."""
 
 
+class Meter(Protocol):
+    """Measures what a request uses of its client's quotas, until it is answered."""
+
+    def pause(self) -> None:
+        """The thread has left the request: another one answers it later."""
+
+    def mutate(self, count: int) -> None:
+        """Count partitions that the request creates or deletes.
+
+        Raises: Refused.
+        """
+
+    def hand_back(self) -> None:
+        """C answers it, and counts the rest."""
+
+    def end(self, silent: bool = False) -> int:
+        """How long the client must wait after the answer, in ms; `silent`: there is none."""
+
+
 class Request:
     """One request from the network threads; it is answered exactly once."""
 
     __slots__ = (
-        "_adjust", "_id", "_reactor", "api", "body", "connection", "correlation_id", "cut", "peer",
-        "size", "subject", "version",
+        "_adjust", "_counted", "_id", "_reactor", "api", "body", "connection", "correlation_id",
+        "cut", "meter", "peer", "size", "subject", "version",
     )  # fmt: skip
 
     def __init__(self, reactor: "Answers", raw: "RawRequest") -> None:
@@ -69,6 +89,9 @@ class Request:
         self.cut = False
         """True if the body lacks what the caller may not use; `answer` adds the refusals."""
         self._adjust: Callable[[Answer], Answer] | None = None
+        self.meter: Meter | None = None
+        """Measures it for its client's quotas; None: it has none."""
+        self._counted: DecodedBytes | None = None
 
     def decode(self) -> None:
         """Decode `body` into a Struct.
@@ -79,11 +102,27 @@ class Request:
         if self.api in _WAIT_FOR_MEMBERS:  # parts that are kept count towards the group's bounds
             self._reactor.read(self._id)
 
+    def keep(self, decoded: DecodedBytes) -> bool:
+        """Count a large decoded body until the request ends; False: it must be refused.  Commands
+        of a controller are never refused."""
+        if self.size < COUNTED_BYTES or self.api in _CONTROLS:
+            return True
+        if not decoded.add(self.size):
+            return False
+        self._counted = decoded
+        return True
+
+    def _forget(self) -> None:
+        counted, self._counted = self._counted, None
+        if counted is not None:
+            counted.remove(self.size)
+
     def hand_over(self) -> Any:
         """The decoded body, for another part to keep as long as it needs it: a request that may
         wait for minutes keeps only what its own answer to a failure names."""
         body = self.body
         if self.api in _WAIT_FOR_MEMBERS:
+            self._forget()  # the group counts what it keeps
             self.body = type(body)()
             self.body.member_id = body.member_id
         return body
@@ -95,9 +134,12 @@ class Request:
     def answer(self, response: Answer) -> None:
         """Send a response with the fields of the API's schema; if it cannot be encoded, as with a
         name that is too long together with what was added to it, an error instead."""
+        ms = self._throttle() if self.meter is not None else 0
         try:
             if self._adjust is not None:
                 response = self._adjust(response)
+            if ms and self._has_throttle_time():
+                response = {**response, "throttle_time_ms": ms}
             data = self.api.encode_response(self.version, response)
         except Exception as problem:
             _logger.error("%r: its answer cannot be encoded", self, exc_info=problem)
@@ -111,14 +153,36 @@ class Request:
 
     def answer_bytes(self, data: bytes, header_version: int) -> None:
         """Send an encoded response; header_version -1: none (acks=0)."""
+        self._forget()
+        ms = 0 if self.meter is None else self._throttle(header_version < 0)
+        if ms and header_version >= 0 and self._has_throttle_time():
+            response = self.api.decode_response(self.version, data)
+            response.throttle_time_ms = ms
+            data = self.api.encode_response(self.version, response)
         self._reactor.answer(self._id, data, header_version)
 
     def again(self) -> None:
         """Hand a Produce or Fetch back to C: what it needed is there now."""
+        self._forget()
+        if self.meter is not None:
+            self.meter.hand_back()
         self._reactor.again(self._id)
+
+    def _throttle(self, silent: bool = False) -> int:
+        """End the measurement: the connection is muted after the answer if a quota is exceeded;
+        returns for how long, in ms."""
+        assert self.meter is not None
+        ms = self.meter.end(silent)
+        if ms:
+            self._reactor.throttle(self._id, ms)
+        return ms
+
+    def _has_throttle_time(self) -> bool:
+        return any(field.name == "throttle_time_ms" for field in self.api.response.fields)
 
     def drop(self) -> None:
         """Close the connection, as Kafka does when no answer would be understood."""
+        self._forget()
         self._reactor.drop(self._id)
 
     def identify(self, principal: int, expires_ms: int = -1) -> None:
@@ -128,6 +192,7 @@ class Request:
 
     def refuse(self, data: bytes, header_version: int, delay_ms: int) -> None:
         """As answer_bytes, but after delay_ms; then its connection is closed."""
+        self._forget()
         self._reactor.refuse(self._id, data, header_version, delay_ms)
 
     def unheard(self) -> None:
@@ -159,6 +224,9 @@ class _Unheard:
 
     def read(self, request_id: int) -> None:
         self._reactor.read(request_id)
+
+    def throttle(self, request_id: int, ms: int) -> None:
+        pass  # it is closed
 
     def drop(self, request_id: int) -> None:
         self._reactor.drop(request_id)

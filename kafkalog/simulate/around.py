@@ -54,7 +54,7 @@ class Copied(Protocol):
 class Judge(Protocol):
     """Gets the events from which the invariants are checked."""
 
-    def reigns(self, node: int, epoch: int) -> None:
+    def elected(self, node: int, epoch: int) -> None:
         """A controller was elected."""
 
     def leads(self, replica: Copied, now: Isr) -> None:

@@ -62,15 +62,15 @@ class Checks:
         self._world, self._tree, self._unclean = world, there, unclean
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
         self._epochs: dict[str, tuple[int, int]] = {}
-        self._reigned: dict[int, int] = {}
+        self._elected: dict[int, int] = {}
         there.on_commit = self._written
 
     # ---- epochs -----------------------------------------------------------------------------
 
-    def reigns(self, node: int, epoch: int) -> None:
+    def elected(self, node: int, epoch: int) -> None:
         """A controller was elected."""
-        if self._reigned.setdefault(epoch, node) != node:
-            raise Violated(f"one-controller: {self._reigned[epoch]} and {node} in epoch {epoch}")
+        if self._elected.setdefault(epoch, node) != node:
+            raise Violated(f"one-controller: {self._elected[epoch]} and {node} in epoch {epoch}")
 
     def _written(self, operations: Sequence[Any]) -> None:
         for one in operations:

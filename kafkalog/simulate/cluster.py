@@ -102,7 +102,7 @@ class Cluster:
     # ---- what an operator may do ----------------------------------------------------------------
 
     def resign(self) -> None:
-        """End the reign of the controller: its znode is deleted."""
+        """Depose the controller: its znode is deleted."""
         self.tree.commit([Delete(tree.CONTROLLER)])
 
     def delete_records(self, node: int) -> None:

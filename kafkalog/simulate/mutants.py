@@ -96,7 +96,7 @@ def _believed(now: isr.Isr, asked: isr.Isr, row: Any) -> isr.Isr:
 
 
 def _unchecked(operations: Sequence[Any]) -> Sequence[Any]:
-    """A controller's writes do not prove that it still reigns."""
+    """A controller's writes do not prove that its controller epoch is the latest."""
     return [one for one in operations if not isinstance(one, Check)]
 
 
@@ -173,8 +173,9 @@ MUTANTS: Mapping[str, Mutant] = {
         "the high watermark is taken before the log is cut (KAFKA-14704)",
         Rules(fetched=_with_watermark, do=_shown_first),
     ),
-    "no-reign-check": Mutant(
-        "a controller's writes do not prove that it reigns", Rules(operations=_unchecked)
+    "no-epoch-check": Mutant(
+        "a controller's writes do not prove that its controller epoch is the latest",
+        Rules(operations=_unchecked),
     ),
     "no-compare": Mutant("nor do they compare the known state", Rules(operations=_overwritten)),
     "obeys-all": Mutant("an older leadership is taken up", Rules(leader_and_isr=_obeys_all)),

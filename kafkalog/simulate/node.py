@@ -1,4 +1,4 @@
-"""A node of a simulated cluster: what it knows, its replicas, its session, perhaps its reign."""
+"""A node of a simulated cluster: its metadata, replicas, session and controller."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from kafkalog.errors import KafkalogError
 from kafkalog.metadata.image import empty_image
 from kafkalog.replication.roles import Drop
 from kafkalog.simulate.around import Judge, Setup
+from kafkalog.simulate.controller import LISTENER, SimulatedController
 from kafkalog.simulate.ensemble import Ensemble, Link
 from kafkalog.simulate.network import Connection, Network, Place
-from kafkalog.simulate.reign import LISTENER, Reigning
 from kafkalog.simulate.replica import Ends, Fetch, Produce, Produced, Replica, Row, Where
 from kafkalog.simulate.rules import Rules
 from kafkalog.testing import power
@@ -69,7 +69,7 @@ class Node(Place):
         self.skew_ms = 0.0
         """How far its wall clock is off."""
         self.link: Link
-        self.reigning: Reigning
+        self.controller: SimulatedController
         self._ensemble = ensemble
         self._proposing = False
         self._waiting: list[Callable[[], None]] = []
@@ -111,7 +111,7 @@ class Node(Place):
         self.standing = self._nothing()
         self._proposing = False
         self._waiting = []
-        self.reigning = Reigning(self)
+        self.controller = SimulatedController(self)
         self.link = Link(self._network, self, self._ensemble, self._told)
         self.after(self.setup.lag_ms / 2, self._look)
 
@@ -164,8 +164,10 @@ class Node(Place):
             self.after(LET_GO_AGAIN_MS, lambda: self._let_go(times - 1, ended))
 
         def answered(found: bytes | None) -> None:
-            told = found and CONTROLLED_SHUTDOWN.decode_response(CONTROLLED_SHUTDOWN_VERSION, found)
-            if told and not told.error_code and not told.remaining_partitions:
+            response = found and CONTROLLED_SHUTDOWN.decode_response(
+                CONTROLLED_SHUTDOWN_VERSION, found
+            )
+            if response and not response.error_code and not response.remaining_partitions:
                 self._ended(ended)
             else:
                 again()
@@ -177,7 +179,7 @@ class Node(Place):
 
     def _ended(self, ended: Callable[[], None]) -> None:
         for one in self.replicas.values():
-            one.end_reign()
+            one.end_leading()
             one.handle.flush()
         self._ensemble.expire(self.link.session)
         self.kill()
@@ -213,7 +215,7 @@ class Node(Place):
             if api in (LEADER_AND_ISR, UPDATE_METADATA, STOP_REPLICA):
                 self._commanded(lambda: reply(self._obey(api, version, data)))
             else:
-                self.reigning.asked(api, data, version, reply)
+                self.controller.request(api, data, version, reply)
 
     # ---- the controller's requests ------------------------------------------------------------
 
@@ -330,14 +332,14 @@ class Node(Place):
     def _proposed(self, due: Any, data: bytes | None) -> None:
         if data is not None:
             answer = ALTER_PARTITION.decode_response(ALTER_VERSION, data)
-            asked: dict[Any, tuple[Replica, Isr]] = {
+            sent: dict[Any, tuple[Replica, Isr]] = {
                 (self.standing.held[one.tp].topic_id, one.tp.partition): (one, isr)
                 for one, isr in due.items()
                 if one.tp in self.standing.held
             }
             for topic in answer.topics:
                 for row in topic.partitions:
-                    one, isr = asked.get((topic.topic_id, row.partition_index), (None, None))
+                    one, isr = sent.get((topic.topic_id, row.partition_index), (None, None))
                     if one is not None and isr is not None and self.replicas.get(one.tp) is one:
                         one.answered(isr, row)
         self._proposed_again()
@@ -352,9 +354,9 @@ class Node(Place):
         if what is Life.CONNECTED:
             self._register()
         elif what in (Life.AWAY, Life.EXPIRED):
-            self.reigning.away()
+            self.controller.away()
         else:
-            self.reigning.seen(what)
+            self.controller.seen(what)
 
     def _register(self) -> None:
         """As in kafkalog.zookeeper.registering: wait for an earlier session's end."""
@@ -376,7 +378,7 @@ class Node(Place):
                 waiting, self._waiting = self._waiting, []
                 for obey in waiting:
                     obey()
-                self.reigning.stand()
+                self.controller.stand()
 
         def again() -> None:
             if link.session == session and link.connected:

@@ -186,7 +186,7 @@ class Replica:
             self.isr = None
         ours = state.leader == node.number
         if not ours:
-            self.end_reign()
+            self.end_leading()
         else:
             if node.rules.leader_syncs:
                 sync_before_leading(self.handle)
@@ -258,7 +258,7 @@ class Replica:
         """True if all in sync have what was taken with acks=1."""
         return self._end is None or int(self.handle.high_watermark) >= self._end
 
-    def end_reign(self) -> None:
+    def end_leading(self) -> None:
         """It leads no longer, or ends in order."""
         if self.promised:
             self.node.checks.handed_over(self, self._taken)

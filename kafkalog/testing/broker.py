@@ -368,5 +368,5 @@ def _some(found: list[Record]) -> str:
 
 
 def _offsets(offsets: Mapping[TopicPartition, int]) -> str:
-    told = (f"{tp.topic}-{tp.partition}: {offset}" for tp, offset in sorted(offsets.items()))
-    return "{" + ", ".join(told) + "}"
+    texts = (f"{tp.topic}-{tp.partition}: {offset}" for tp, offset in sorted(offsets.items()))
+    return "{" + ", ".join(texts) + "}"

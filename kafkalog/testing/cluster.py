@@ -176,8 +176,10 @@ class TestCluster:
     @property
     def controller(self) -> int:
         """The controller's node, as all running nodes know it; -1: unknown, or none."""
-        told = {node_of(self.nodes[node].broker).metadata.controller for node in self.running}
-        return told.pop() if len(told) == 1 else -1
+        controllers = {
+            node_of(self.nodes[node].broker).metadata.controller for node in self.running
+        }
+        return controllers.pop() if len(controllers) == 1 else -1
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """The leader of a partition, as the node with the latest state knows it; -1: none.
@@ -198,8 +200,8 @@ class TestCluster:
     def _newest(self, topic: str, partition: int) -> Partition | None:
         if not self.running:
             raise Closed(f"all nodes of {self.path} are down: start(n)")
-        told = (self._told(node, topic, partition) for node in self.running)
-        known = [state for state in told if state is not None]
+        states = (self._told(node, topic, partition) for node in self.running)
+        known = [state for state in states if state is not None]
         return max(known, key=lambda it: (it.leader_epoch, it.partition_epoch), default=None)
 
     def _told(self, node: int, topic: str, partition: int) -> Partition | None:
@@ -222,10 +224,10 @@ class TestCluster:
         with self._client() as client:
             topics.create_topic(client, topic, partitions, replication_factor, config)
         parted = {node for pair in self._parted for node in pair}
-        told = [node for node in self.running if node not in parted]
+        nodes = [node for node in self.running if node not in parted]
 
         def led() -> bool:
-            states = [self._told(node, topic, n) for node in told for n in range(partitions)]
+            states = [self._told(node, topic, n) for node in nodes for n in range(partitions)]
             return all(state is not None and state.leader in self.nodes for state in states)
 
         self.wait_until(led, f"topic {topic}: its partitions are led")
@@ -293,8 +295,8 @@ class TestCluster:
         end_s = time.monotonic() + timeout_s
         while not condition():
             if time.monotonic() > end_s:
-                told = what if isinstance(what, str) else what()
-                raise AssertionError(f"not within {timeout_s:g} s: {told}")
+                message = what if isinstance(what, str) else what()
+                raise AssertionError(f"not within {timeout_s:g} s: {message}")
             time.sleep(LOOK_S)
 
     # ---- inside --------------------------------------------------------------------------------

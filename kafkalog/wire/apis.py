@@ -57,12 +57,6 @@ from kafkalog.wire.tables.later.quorum import (
     UPDATE_RAFT_VOTER,
     VOTE,
 )
-from kafkalog.wire.tables.later.security import (
-    CREATE_DELEGATION_TOKEN,
-    DESCRIBE_DELEGATION_TOKEN,
-    EXPIRE_DELEGATION_TOKEN,
-    RENEW_DELEGATION_TOKEN,
-)
 from kafkalog.wire.tables.later.share import (
     ALTER_SHARE_GROUP_OFFSETS,
     DELETE_SHARE_GROUP_OFFSETS,
@@ -96,6 +90,12 @@ from kafkalog.wire.tables.partitions import (
 )
 from kafkalog.wire.tables.quotas import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from kafkalog.wire.tables.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from kafkalog.wire.tables.tokens import (
+    CREATE_DELEGATION_TOKEN,
+    DESCRIBE_DELEGATION_TOKEN,
+    EXPIRE_DELEGATION_TOKEN,
+    RENEW_DELEGATION_TOKEN,
+)
 from kafkalog.wire.tables.topics import (
     ALTER_CONFIGS,
     CREATE_PARTITIONS,

@@ -76,5 +76,5 @@ def read(topic: str, topic_id: UUID | None, data: bytes | None) -> Settings:
 
 def write(topic_id: UUID, settings: Settings) -> bytes:
     """/kafkalog/topics/T, version 1."""
-    told = {"version": 1, "topic_id": uuid_text(topic_id), "config": dict(settings)}
-    return document(told)
+    fields = {"version": 1, "topic_id": uuid_text(topic_id), "config": dict(settings)}
+    return document(fields)

@@ -213,7 +213,7 @@ class Session:
         now = {states.CONNECTED: Life.CONNECTED, states.SUSPENDED: Life.AWAY}
         self._told(now.get(state, Life.EXPIRED))
 
-    def _answer(self, asked: Any) -> Any:
+    def _answer(self, pending: Any) -> Any:
         """The result of one of kazoo's asynchronous calls: its blocking calls wait for as long as
         no server answers, and accept more requests."""
         kazoo = self._kazoo
@@ -223,7 +223,7 @@ class Session:
             kazoo.exceptions.SessionMovedError, kazoo.handlers.threading.KazooTimeoutError,
         )  # fmt: skip
         try:
-            return asked.get(timeout=self._timeout_s)
+            return pending.get(timeout=self._timeout_s)
         except away as problem:
             raise errors.ZooKeeperAway(
                 f"ZooKeeper at {self.hosts}: {type(problem).__name__}"
@@ -248,10 +248,10 @@ class Session:
                 return None
             return self.read(path, watch)  # created in between
 
-    def _data(self, asked: Any) -> Znode:
+    def _data(self, pending: Any) -> Znode:
         """Raises: NoNodeError."""
         try:
-            return _znode(*self._answer(asked))
+            return _znode(*self._answer(pending))
         except self._kazoo.exceptions.NoAuthError:
             return Znode(DENIED)
 
@@ -266,10 +266,10 @@ class Session:
         except self._kazoo.exceptions.NoNodeError:
             return None
 
-    def _names(self, path: str, asked: Any) -> list[str]:
+    def _names(self, path: str, pending: Any) -> list[str]:
         """Raises: NoNodeError, BadZnode."""
         try:
-            return sorted(self._answer(asked))
+            return sorted(self._answer(pending))
         except self._kazoo.exceptions.NoAuthError:
             raise errors.BadZnode(
                 f"{path}: ZooKeeper does not let this node list it (NoAuth): allow it by the "
@@ -286,11 +286,11 @@ class Session:
         found: list[Found] = []
         for at in range(0, len(reads), READS_AT_ONCE):
             some = reads[at : at + READS_AT_ONCE]
-            asked = []
+            pending = []
             for path, children, watch in some:
                 ask = self._client.get_children_async if children else self._client.get_async
-                asked.append(ask(path, watch=self._watch(path, children, watch)))
-            for (path, children, watch), one in zip(some, asked, strict=True):
+                pending.append(ask(path, watch=self._watch(path, children, watch)))
+            for (path, children, watch), one in zip(some, pending, strict=True):
                 try:
                     found.append(self._names(path, one) if children else self._data(one))
                 except self._kazoo.exceptions.NoNodeError:
@@ -311,9 +311,11 @@ class Session:
             below: list[str] = []
             for at in range(0, len(level), READS_AT_ONCE):
                 some = level[at : at + READS_AT_ONCE]
-                asked = [(path, self._client.get_async(path), self._client.get_children_async(path))
-                         for path in some]  # fmt: skip
-                for path, znode, names in asked:
+                pending = [
+                    (path, self._client.get_async(path), self._client.get_children_async(path))
+                    for path in some
+                ]
+                for path, znode, names in pending:
                     try:
                         one, children = self._data(znode), self._names(path, names)
                     except self._kazoo.exceptions.NoNodeError:
@@ -342,23 +344,25 @@ class Session:
         found: list[Committed] = []
         for at in range(0, len(multis), WRITES_AT_ONCE):
             some = multis[at : at + WRITES_AT_ONCE]
-            asked = [self._transaction(each).commit_async() for each in some]
+            pending = [self._transaction(each).commit_async() for each in some]
             found += [self._committed(each, self._answer(one))
-                      for each, one in zip(some, asked, strict=True)]  # fmt: skip
+                      for each, one in zip(some, pending, strict=True)]  # fmt: skip
         return found
 
     def _transaction(self, operations: Sequence[Operation]) -> Any:
-        asked = self._client.transaction()
+        transaction = self._client.transaction()
         for one in operations:
             if isinstance(one, Create):
-                asked.create(one.path, one.data, ephemeral=one.ephemeral, sequence=one.sequence)
+                transaction.create(
+                    one.path, one.data, ephemeral=one.ephemeral, sequence=one.sequence
+                )
             elif isinstance(one, Set):
-                asked.set_data(one.path, one.data, one.version)
+                transaction.set_data(one.path, one.data, one.version)
             elif isinstance(one, Delete):
-                asked.delete(one.path, one.version)
+                transaction.delete(one.path, one.version)
             else:
-                asked.check(one.path, one.version)
-        return asked
+                transaction.check(one.path, one.version)
+        return transaction
 
     def _committed(self, operations: Sequence[Operation], results: Sequence[Any]) -> Committed:
         # ZooKeeper reports the others as rolled back, or as after the failed one.

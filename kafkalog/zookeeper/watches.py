@@ -107,18 +107,13 @@ def topics_seen(store: ZooKeeperStore, active: Active) -> Steps[None]:
 def _topics_read(store: ZooKeeperStore, active: Active, names: Sequence[str]) -> Steps[None]:
     """Read topics' settings, and whether an out-of-sync replica may lead them.  If a move's end
     could not be written because the topic had changed, it is written now."""
-    asked = [
-        read
-        for name in names
-        for read in (
-            Read(entities.config_path(("topics", name))),
-            Read(tree.topic_path(name), watch=True),
-        )
-    ]
-    found = (yield Reads(asked)) if asked else []
+    reads = [Read(entities.config_path(("topics", name))) for name in names]
+    reads += [Read(tree.topic_path(name), watch=True) for name in names]
+    found = (yield Reads(reads)) if reads else []
     context = active.context
     read: dict[str, Topic] = {}
-    for name, config, znode in zip(names, found[::2], found[1::2], strict=True):
+    configs, znodes = found[: len(names)], found[len(names) :]
+    for name, config, znode in zip(names, configs, znodes, strict=True):
         node = None if znode is None else store.parsed(tree.read_topic, name, znode.data)
         if znode is None or (node and name in context.ids and context.ids[name] != node.topic_id):
             topics.topic_removed(context, name)  # it is gone, or was recreated

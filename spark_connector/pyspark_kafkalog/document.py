@@ -63,8 +63,11 @@ _CLIENT = """
 `kafka.*` are settings of Kafka's consumer. A read of a path ignores all of them, with a warning. A
 read of brokers obeys some, and refuses a name that no consumer has, with the nearest known one.
 A plan waits for brokers that are away, as in a restart: by default for 180 s, with a warning.
-Connections have no encryption and no passwords: `kafka.security.protocol` can only be PLAINTEXT,
-and `kafka.sasl.*` and `kafka.ssl.*` are refused.
+`kafka.security.protocol`, `kafka.ssl.*` and `kafka.sasl.*` are those of Kafka's clients. Spark may
+show options in plans, and sends them to tasks as text. So prefer `clientConfigFile`, a properties
+file on every machine: no plan, task, event log or web page then has a secret. If options have one,
+keep the default of `spark.redaction.regex`, which hides passwords and secrets. For a key as text
+(`kafka.ssl.keystore.key`), add `keystore[.]key` to it.
 """
 
 _PORTED = """

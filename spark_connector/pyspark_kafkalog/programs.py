@@ -76,7 +76,8 @@ query = (
 query.awaitTermination()
 ```
 
-A report needs no Spark, and does not wait for the sink: a read by path takes no lock. Of each
+A report needs no Spark, but `pip install duckdb polars` for these lines. It does not wait for the
+sink: a read by path takes no lock. Of each
 partition it sees whole micro-batches, since columns are of committed records;
 `isolation="read_uncommitted"` shows also what is not decided yet, and what was aborted:
 

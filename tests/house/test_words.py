@@ -117,11 +117,8 @@ def test_rewritten_prose_stays_free_of_homemade_phrases() -> None:
 
 def test_names_and_docstrings_have_a_head() -> None:
     """docs/style.md, "Plain English": `test_missing_znode`, not `test_what_is_no_such_znode`."""
-    files = (path for path in tree.with_suffix(".py") if SIMULATE not in path.parents)
-    assert matches(files, HEADLESS) == []
+    assert matches(tree.with_suffix(".py"), HEADLESS) == []
 
-
-SIMULATE = tree.ROOT / "tests" / "unit" / "simulate"  # its names are not rewritten yet
 
 TESTS = [path for path in tree.with_suffix(".py") if tree.ROOT / "tests" in path.parents]
 

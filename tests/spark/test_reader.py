@@ -126,9 +126,15 @@ def test_cuts_lie_where_batches_begin(topics):
 NEW_FORMAT = [p for p in kafka_data.partitions() if not kafka_data.magics(p) & {0, 1}]
 
 
-@pytest.mark.parametrize("partition", NEW_FORMAT, ids=kafka_data.ids(NEW_FORMAT))
-def test_marks_ascend_whatever_the_indexes_hold(partition):
+@pytest.mark.parametrize("case", sorted({p.directory for p in NEW_FORMAT}), ids=lambda p: p.name)
+def test_marks_ascend_whatever_the_indexes_hold(case):
     """In clean directories, and in those of a killed broker (with zeros after the entries)."""
+    for partition in (p for p in NEW_FORMAT if p.directory == case):
+        print(partition.path)
+        marks_ascend(partition)
+
+
+def marks_ascend(partition):
     with kafkalog.Log(partition.path, mode="r") as log:
         ends, (offsets, bytes_before) = ends_of(log, "read_committed"), batch_starts(log, 1)
     assert all(a < b for a, b in pairwise(offsets))

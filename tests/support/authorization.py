@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,13 +29,13 @@ from tests.support.authorization_requests import (
     USED,
 )
 from tests.support.raw import Raw
-from tests.support.waiting import LIMIT_S
+from tests.support.waiting import wait_for
 
 ADMIN, PASSWORD = "admin", "secret"
 """The super user, and the password of all."""
 USERS = (ADMIN, *PRINCIPALS)
 RECORDED = apache.TESTS / "kafka" / "golden" / "authorization.json"
-"""What Apache Kafka answered."""
+"""Apache Kafka's answers."""
 OTHERS = "all others"
 
 # ---- what an answer reveals ----------------------------------------------------------------
@@ -104,6 +103,8 @@ def settings() -> dict[str, str]:
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{module} required {users};",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": f"User:{ADMIN};User:ANONYMOUS",
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.num.partitions": "1",
     }
 
 
@@ -138,7 +139,7 @@ class _Cluster:
         """Topics, offsets of groups, transactions, ACLs."""
         self.create((*TOPICS, *DELETED))
         for kind, keys in ((0, TOPICS), (1, (*TOPICS, OPEN))):
-            self._until(
+            _until(
                 lambda kind=kind, keys=keys: (
                     not any(
                         one.error_code
@@ -156,11 +157,9 @@ class _Cluster:
                 "member_id": "",
                 "topics": topics,
             }
-            self._until(
-                lambda body=body: _is_committed(self.raw.call(apis.OFFSET_COMMIT, 9, **body))
-            )
+            _until(lambda body=body: _is_committed(self.raw.call(apis.OFFSET_COMMIT, 9, **body)))
         for name in (*TOPICS, OPEN):
-            self._until(lambda name=name: self._producer(name).error_code == 0)
+            _until(lambda name=name: self._producer(name).error_code == 0)
         producer = self._producer(OPEN)
         added = self.raw.call(
             apis.ADD_PARTITIONS_TO_TXN,
@@ -207,13 +206,13 @@ class _Cluster:
         assert not any(one.error_code for one in found.topics), found
         self.ids.update((one.name, one.topic_id) for one in found.topics)
         self.names = {id_: name for name, id_ in self.ids.items()}
-        self._until(lambda: not set(names) - self._there(names))
+        _until(lambda: not set(names) - self._there(names))
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete these topics, once they are there."""
-        self._until(lambda: not set(names) - self._there(names))
+        _until(lambda: not set(names) - self._there(names))
         self.raw.call(apis.DELETE_TOPICS, 5, topic_names=list(names), timeout_ms=30_000)
-        self._until(lambda: not self._there(names))
+        _until(lambda: not self._there(names))
 
     def _there(self, names: Iterable[str]) -> set[str]:
         topics = [{"name": name} for name in names]
@@ -224,12 +223,9 @@ class _Cluster:
             if not one.error_code and all(not part.error_code for part in one.partitions)
         }
 
-    @staticmethod
-    def _until(condition: Callable[[], bool]) -> None:
-        end = time.monotonic() + LIMIT_S
-        while not condition():
-            assert time.monotonic() < end, "the broker does not become ready"
-            time.sleep(0.01)
+
+def _until(condition: Callable[[], bool]) -> None:
+    wait_for(condition, "the broker is ready")
 
 
 def _is_committed(answer: Any) -> bool:
@@ -302,7 +298,7 @@ def grouped(found: Mapping[str, Mapping[str, Found | str]]) -> dict[str, list[An
 
 
 def recorded() -> dict[str, dict[str, Found | str]]:
-    """What Apache Kafka answered, as `answers` returns it."""
+    """Apache Kafka's answers, as `answers` returns it."""
     table = json.loads(RECORDED.read_text())
     found: dict[str, dict[str, Found | str]] = {}
     for name, rows in table.items():

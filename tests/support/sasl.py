@@ -58,10 +58,13 @@ def authenticate(raw: Raw, user: str = "alice", version: int = 2) -> Any:
     return token(raw, plain(user), version)
 
 
-def scram(raw: Raw, user: str, password: str, mechanism: str = "SCRAM-SHA-256") -> Any:
-    """The last answer, with its error."""
+def scram(
+    raw: Raw, user: str, password: str, mechanism: str = "SCRAM-SHA-256", *, by_token: bool = False
+) -> Any:
+    """The last answer, with its error.  `by_token`: the user is the id of a delegation token."""
     assert handshake(raw, mechanism).error_code == ErrorCode.NONE
-    exchange = ClientExchange(Mechanism.named(mechanism), user, password)
+    extensions = {"tokenauth": "true"} if by_token else {}
+    exchange = ClientExchange(Mechanism.named(mechanism), user, password, extensions)
     found = token(raw, exchange.step(b""))
     if found.error_code == ErrorCode.NONE:
         found = token(raw, exchange.step(found.auth_bytes))

@@ -10,6 +10,7 @@ static int64_t after(int64_t from_ms, int64_t more_ms) {
 
 void kl_authentication_set(kl_conn *conn, const kl_authentication *identity) {
     conn->raw = identity->principal == KL_UNIDENTIFIED_RAW;
+    kl_net_hold(conn->net, conn->principal, -1);
     conn->principal = KL_MAX(identity->principal, (int32_t)KL_UNIDENTIFIED);
     int64_t now_ms = kl_clock_now(&conn->net->clock);
     conn->expires_ms =

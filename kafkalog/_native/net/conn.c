@@ -16,6 +16,19 @@ enum {
     PARTIAL_RENEW_BYTES = 64 << 10
 };
 
+static void mute(kl_conn *conn, int64_t until_ms) {
+    kl_timers *muted = &conn->thread->muted;
+    if (conn->mute.place && conn->mute.due_ms >= until_ms) return;
+    kl_timers_remove(muted, &conn->mute);
+    (void)kl_timers_add(muted, &conn->mute, until_ms); /* without memory it is not muted */
+}
+
+/* Before its answer is sent: the client may count from then on. */
+static void mute_after(kl_conn *conn, kl_request *request) {
+    mute(conn, kl_clock_now(&conn->net->clock) + request->throttle_ms);
+    request->throttle_ms = 0;
+}
+
 /* ---- frames in ----------------------------------------------------------------------- */
 
 static void close_garbage(kl_conn *conn) {
@@ -176,14 +189,6 @@ static void start(kl_conn *conn) {
     if (!fine) kl_conn_close(conn);
 }
 
-void kl_conn_mute(kl_conn *conn, int32_t ms) {
-    int64_t until_ms = kl_clock_now(&conn->net->clock) + ms;
-    kl_timers *muted = &conn->thread->muted;
-    if (conn->mute.place && conn->mute.due_ms >= until_ms) return;
-    kl_timers_remove(muted, &conn->mute);
-    (void)kl_timers_add(muted, &conn->mute, until_ms); /* without memory it is not muted */
-}
-
 /* True if its next request must wait; see kl_conn.mute. */
 static bool is_muted(const kl_conn *conn) {
     if (KL_LIKELY(conn->mute.place == 0)) return false;
@@ -249,6 +254,7 @@ static bool send_memory(kl_conn *conn) {
     for (kl_exchange *x = conn->first; x && x->state == KL_ANSWERED && !more; x = x->next) {
         size_t due = memory_due(x);
         if (count == GATHER_MAX) break;
+        if (KL_UNLIKELY(x->request.throttle_ms > 0)) mute_after(conn, &x->request);
         if (due > x->sent)
             from[count++] = (struct iovec){x->memory.data + x->sent, due - x->sent};
         more = has_slice(x);
@@ -341,8 +347,8 @@ static void settle(kl_conn *conn) {
 static void arrive(kl_conn *conn) {
     if (!conn->passed) return;
     conn->passed = false;
-    int64_t muted_ms = conn->mute.due_ms - kl_clock_now(&conn->net->clock);
-    if (muted_ms > 0) kl_conn_mute(conn, (int32_t)KL_MIN(muted_ms, (int64_t)INT32_MAX));
+    int64_t muted_ms = conn->mute.due_ms;
+    if (muted_ms > kl_clock_now(&conn->net->clock)) mute(conn, muted_ms);
     if (conn->in == NULL) return;
     kl_pool_adopt(&conn->thread->pool, conn->in);
     conn->thread->half_bytes += conn->in->held;
@@ -493,8 +499,8 @@ void kl_conn_close(kl_conn *conn) {
     kl_pool_give(&thread->pool, conn->in);
     kl_pool_give(&thread->pool, conn->ahead);
     conn->in = conn->ahead = NULL;
-    kl_release(conn->subject);
-    conn->subject = NULL;
+    kl_peers_leave_listener(&conn->net->peers, conn->listener);
     kl_peers_leave(&conn->net->peers, conn->from);
+    kl_net_hold(conn->net, conn->principal, -1);
     kl_link_last(&thread->dead, &conn->dirty);
 }

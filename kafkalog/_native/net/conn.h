@@ -49,8 +49,8 @@ struct kl_conn {
     int32_t count;             /* their number */
 
     kl_client client;
-    /* In thread->muted: a quota is exceeded, and no request is read before it is due.  A large frame
-     * that has begun is read to its end, and runs: it would take the memory of others. */
+    /* In thread->muted: a quota is exceeded, and no request is read before it is due.  A large
+     * frame that has begun is read to its end, and runs: it would take the memory of others. */
     kl_timer mute;
 
     bool moved;           /* transferred bytes in this turn */
@@ -88,8 +88,6 @@ bool kl_conn_starves(const kl_conn *conn);
 void kl_conn_leave(kl_conn *conn);
 /* and prepare it for another thread; false: it has a request in progress. */
 bool kl_conn_part(kl_conn *conn);
-/* Mute it for `ms` from now, or as long as it is muted already. */
-void kl_conn_mute(kl_conn *conn, int32_t ms);
 /* Start closing: answer requests waiting for data, and read nothing more. */
 void kl_conn_stop(kl_conn *conn);
 

@@ -83,6 +83,9 @@ void kl_exchange_end(kl_exchange *exchange) {
         return;
     }
     if (!exchange->ended) {
+        if (exchange->authenticated.known)
+            kl_net_hold(thread->net, exchange->authenticated.principal, -1);
+        exchange->authenticated.known = false;
         kl_response_clear(exchange);
         if (exchange->memory.capacity > RESPONSE_KEPT_BYTES)
             kl_buffer_free(&exchange->memory);
@@ -166,8 +169,6 @@ bool kl_exchange_run(kl_exchange *exchange) {
     case KL_DONE:
     case KL_SILENT:
         exchange->state = KL_ANSWERED;
-        if (KL_UNLIKELY(request->throttle_ms > 0))
-            kl_conn_mute(request->conn, request->throttle_ms);
         if (!request->no_up) kl_count_add(&exchange->owner->fast, 1);
         else if (exchange->outcome == KL_AGAIN_UNHEARD) return false;
         if (verdict == KL_SILENT) {
@@ -209,14 +210,11 @@ bool kl_exchange_answered(kl_exchange *exchange) {
     exchange->state = KL_WHOLE; /* Python no longer has it */
     if (KL_UNLIKELY(exchange->authenticated.known)) {
         kl_authentication_set(exchange->request.conn, &exchange->authenticated);
+        exchange->authenticated.known = false; /* its connection holds the principal now */
         exchange->request.principal = exchange->request.conn->principal;
     }
     switch (exchange->outcome) {
-    case KL_ANSWER:
-        exchange->state = KL_ANSWERED;
-        if (KL_UNLIKELY(exchange->request.throttle_ms > 0))
-            kl_conn_mute(exchange->request.conn, exchange->request.throttle_ms);
-        return true;
+    case KL_ANSWER: exchange->state = KL_ANSWERED; return true;
     case KL_REFUSE: return delay(exchange);
     case KL_RESOLVED:
         if (exchange->request.principal < 0) break; /* C answers identified clients only */

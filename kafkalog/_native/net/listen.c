@@ -21,7 +21,6 @@
 
 enum {
     ACCEPTS_PER_TURN = 64,
-    LISTENERS_MAX = 64,
     PAUSE_MS = 100, /* without free descriptors */
     RESERVED_FILES = 64,
     PORT_MAX = 65535
@@ -169,8 +168,8 @@ static kl_status add_listening(kl_net *net, const char *name, const address *at,
     kl_acceptor *acceptor = &net->acceptor;
     int32_t count = 1;
     for (kl_listening *each = acceptor->listening; each; each = each->next) count++;
-    if (count > LISTENERS_MAX)
-        return kl_fail(KL_E_ARGUMENT, "%d listeners, at most %d", count, LISTENERS_MAX);
+    if (count > KL_LISTENERS_MAX)
+        return kl_fail(KL_E_ARGUMENT, "%d listeners, at most %d", count, KL_LISTENERS_MAX);
     listening->is_unix = at->any.sa_family == AF_UNIX;
     if (listening->is_unix) remove_stale(at->un.sun_path, at, bytes);
     kl_status status = open_socket(net->config, name, at, bytes, &listening->fd);
@@ -229,24 +228,37 @@ static const kl_tls *tls_of(const kl_acceptor *acceptor, int32_t listener) {
 
 /* ---- accepting ----------------------------------------------------------------------- */
 
-/* Count the connection, or refuse it. */
+static bool may_accept(kl_net *net, int32_t listener) {
+    const kl_arrivals *arrivals = net->acceptor.arrivals;
+    int32_t count_max = kl_arrivals_listener_max(arrivals, listener);
+    return !kl_peers_full_at(&net->peers, listener, count_max) &&
+           kl_arrivals_ready(arrivals, listener, kl_clock_now(&net->clock));
+}
+
+/* Count the connection, or refuse it; KL_E_STALE: it comes too early. */
 static kl_status enter(kl_net *net, kl_conn *conn, const address *from) {
     bool counted = from->any.sa_family == AF_INET || from->any.sa_family == AF_INET6;
-    if (kl_peers_enter(&net->peers, counted ? conn->address : NULL, &conn->from))
-        return KL_OK;
+    const uint8_t *address = counted ? conn->address : NULL;
+    kl_arrivals *arrivals = net->acceptor.arrivals;
+    if (!kl_arrivals_enter(arrivals, conn->listener, address, kl_clock_now(&net->clock))) {
+        atomic_fetch_add(&net->acceptor.held_per_ip, 1);
+        return kl_fail(KL_E_STALE, "%s: it connects too often", conn->peer);
+    }
+    int32_t per_ip_max = counted ? kl_arrivals_ip_max(arrivals, address) : -1;
+    if (kl_peers_enter(&net->peers, address, per_ip_max, &conn->from)) return KL_OK;
     atomic_fetch_add(&net->acceptor.refused_per_ip, 1);
     return kl_fail(KL_E_TIMEOUT, "%s: it has too many connections", conn->peer);
 }
 
 static bool authenticates(kl_net *net, int32_t listener) {
-    if (listener < 0 || listener >= LISTENERS_MAX) return false;
+    if (listener < 0 || listener >= KL_LISTENERS_MAX) return false;
     return atomic_load(&net->authenticating) >> listener & 1;
 }
 
 kl_status kl_acceptor_authenticate(kl_net *net, int32_t listener) {
-    if (listener < 0 || listener >= LISTENERS_MAX)
+    if (listener < 0 || listener >= KL_LISTENERS_MAX)
         return kl_fail(KL_E_ARGUMENT, "listener %d, wanted 0 to %d", listener,
-                       LISTENERS_MAX - 1);
+                       KL_LISTENERS_MAX - 1);
     atomic_fetch_or(&net->authenticating, (uint64_t)1 << listener);
     return KL_OK;
 }
@@ -258,7 +270,9 @@ static kl_status take_in(kl_net *net, int32_t listener, int fd, const address *f
     if (conn == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for a connection");
     conn->net = net;
     conn->listener = listener;
-    conn->principal = authenticates(net, listener) ? KL_UNIDENTIFIED : KL_ANONYMOUS;
+    conn->principal = listener == KL_INSIDE          ? KL_PROCESS
+                      : authenticates(net, listener) ? KL_UNIDENTIFIED
+                                                     : KL_ANONYMOUS;
     conn->unidentified_ms = -1;
     name_peer(conn, from);
     kl_status status = enter(net, conn, from);
@@ -272,11 +286,13 @@ static kl_status take_in(kl_net *net, int32_t listener, int fd, const address *f
     conn->stream = kl_stream_of(fd, local, net->config->send_buffer_bytes);
     atomic_fetch_add(&acceptor->accepted, 1);
     kl_peer *counted = conn->from; /* the thread owns the connection after the put */
+    kl_peers_enter_listener(&net->peers, listener);
     const kl_tls *tls = tls_of(acceptor, listener);
     if (tls) status = kl_shake_begin(conn, tls);
     if (!status) status = kl_threads_put(thread, conn);
     if (status) {
         if (conn->stream.ssl) kl_tls_end(&conn->stream);
+        kl_peers_leave_listener(&net->peers, listener);
         kl_peers_leave(&net->peers, counted);
         kl_release(conn);
     }
@@ -300,6 +316,14 @@ kl_status kl_acceptor_adopt(kl_net *net, int fd, int32_t listener) {
     return status;
 }
 
+/* Under the lock: serve a socket, hold it or close it. */
+static void place(kl_net *net, int32_t listener, int fd, const address *from) {
+    kl_status status = take_in(net, listener, fd, from);
+    if (status == KL_E_STALE)
+        kl_arrivals_hold(net->acceptor.arrivals, fd, kl_clock_now(&net->clock));
+    else if (status) close(fd);
+}
+
 /* False: no descriptors, or no memory. */
 static bool accept_some(kl_net *net, const kl_listening *listening) {
     bool control = listening->number == net->config->control_listener;
@@ -308,10 +332,14 @@ static bool accept_some(kl_net *net, const kl_listening *listening) {
         socklen_t bytes = sizeof from;
         if (!control && kl_peers_full(&net->peers)) return true;
         kl_lock(&net->acceptor.lock);
+        if (!may_accept(net, listening->number)) {
+            kl_unlock(&net->acceptor.lock);
+            return true;
+        }
         int fd =
             kl_io->accept4(listening->fd, &from.any, &bytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
         int error = fd < 0 ? errno : 0;
-        if (fd >= 0 && take_in(net, listening->number, fd, &from) != KL_OK) close(fd);
+        if (fd >= 0) place(net, listening->number, fd, &from);
         kl_unlock(&net->acceptor.lock);
         if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) {
             atomic_fetch_add(&net->acceptor.pauses, 1);
@@ -323,17 +351,23 @@ static bool accept_some(kl_net *net, const kl_listening *listening) {
     return true;
 }
 
-/* List the sockets to poll now; returns how many. */
-static nfds_t what_to_poll(kl_net *net, struct pollfd *polled, kl_listening **listening) {
+/* List the sockets to poll now; returns how many.  *wait_ms: until this may change; -1: never. */
+static nfds_t what_to_poll(kl_net *net, struct pollfd *polled, kl_listening **listening,
+                           int *wait_ms) {
     kl_acceptor *acceptor = &net->acceptor;
     bool full = kl_peers_full(&net->peers);
     nfds_t count = 0;
     kl_lock(&acceptor->lock);
     for (kl_listening *each = acceptor->listening; each; each = each->next) {
         if (full && each->number != net->config->control_listener) continue;
+        if (!may_accept(net, each->number)) continue;
         listening[count] = each;
         polled[count++] = (struct pollfd){.fd = each->fd, .events = POLLIN};
     }
+    int64_t now_ms = kl_clock_now(&net->clock);
+    int64_t next_ms = kl_arrivals_next(acceptor->arrivals, now_ms);
+    bool never = next_ms == INT64_MAX || net->clock.manual; /* that one wakes us */
+    *wait_ms = never ? -1 : (int)KL_MIN(next_ms - now_ms, (int64_t)INT32_MAX);
     kl_unlock(&acceptor->lock);
     return count;
 }
@@ -341,14 +375,15 @@ static nfds_t what_to_poll(kl_net *net, struct pollfd *polled, kl_listening **li
 static void *serve(void *argument) {
     kl_net *net = argument;
     kl_acceptor *acceptor = &net->acceptor;
-    struct pollfd polled[LISTENERS_MAX + 1];
-    kl_listening *listening[LISTENERS_MAX];
+    struct pollfd polled[KL_LISTENERS_MAX + 1];
+    kl_listening *listening[KL_LISTENERS_MAX];
     bool starved = false;
     while (!atomic_load(&acceptor->stop)) {
         uint64_t woken;
-        nfds_t count = starved ? 0 : what_to_poll(net, polled, listening);
+        int wait_ms = PAUSE_MS;
+        nfds_t count = starved ? 0 : what_to_poll(net, polled, listening, &wait_ms);
         polled[count] = (struct pollfd){.fd = net->peers.wake_fd, .events = POLLIN};
-        int ready = poll(polled, count + 1, starved ? PAUSE_MS : -1);
+        int ready = poll(polled, count + 1, wait_ms);
         KL_ASSERT(ready >= 0 || errno == EINTR || errno == ENOMEM);
         starved = false;
         if (ready <= 0) continue;

@@ -2,6 +2,7 @@
 #ifndef KL_LISTEN_H
 #define KL_LISTEN_H
 
+#include "arrivals.h"
 #include "tls.h"
 
 typedef struct kl_net kl_net;
@@ -26,7 +27,9 @@ typedef struct {
     uint32_t next_thread;
     uint64_t last_id; /* of a connection */
     _Atomic int64_t accepted;
+    kl_arrivals *arrivals; /* also under the lock */
     _Atomic int64_t refused_per_ip;
+    _Atomic int64_t held_per_ip;
     _Atomic int64_t pauses;
 } kl_acceptor;
 

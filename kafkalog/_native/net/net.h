@@ -23,6 +23,9 @@ struct kl_net {
     _Atomic int32_t thread_count; /* initialised places: only grows */
     int32_t serving;              /* guarded by the acceptor's lock */
 
+    /* Connections of each principal, and those that will have it; see kl_server_unheld. */
+    _Atomic int32_t holds[KL_PRINCIPALS_MAX];
+
     kl_up up;
     kl_peers peers;
     kl_acceptor acceptor;
@@ -37,6 +40,8 @@ struct kl_net {
 /* Initialise the table of kinds and the pause; the caller sets the rest. */
 void kl_net_init(kl_net *net, const kl_ops *ops);
 void kl_net_free(kl_net *net);
+/* Hold a principal, or let it go (-1); those up to KL_PROCESS are not counted. */
+void kl_net_hold(kl_net *net, int32_t principal, int32_t change);
 /* On return all running threads are paused; or let them continue. */
 void kl_net_pause(kl_net *net, bool on);
 /* One of its threads waits while the network is paused. */

@@ -3,6 +3,13 @@
 
 enum { LOOK_MS = 5 }; /* a thread may end unnoticed */
 
+void kl_net_hold(kl_net *net, int32_t principal, int32_t change) {
+    if (principal <= KL_PROCESS) return;
+    KL_ASSERT(principal < KL_PRINCIPALS_MAX);
+    int32_t before = atomic_fetch_add(&net->holds[principal], change);
+    KL_ASSERT(before + change >= 0);
+}
+
 void kl_net_init(kl_net *net, const kl_ops *ops) {
     net->ops = ops;
     for (int32_t i = 0; i < KL_API_KEYS; i++) atomic_init(&net->kinds[i], ops->kinds[i]);

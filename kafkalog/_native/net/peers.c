@@ -61,13 +61,15 @@ static void let_go(kl_peers *peers, kl_peer *peer) {
     kl_release(peer);
 }
 
-bool kl_peers_enter(kl_peers *peers, const uint8_t *address, kl_peer **out) {
+bool kl_peers_enter(kl_peers *peers, const uint8_t *address, int32_t per_ip_max,
+                    kl_peer **out) {
     bool fine = true;
     *out = NULL;
     if (address) {
         kl_lock(&peers->lock);
         kl_peer *peer = obtain(peers, address);
-        fine = peer && peer->count < atomic_load(&peers->per_ip_max);
+        if (per_ip_max < 0) per_ip_max = atomic_load(&peers->per_ip_max);
+        fine = peer && peer->count < per_ip_max;
         if (fine) peer->count++;
         if (fine) *out = peer;
         else if (peer) let_go(peers, peer);
@@ -87,4 +89,26 @@ void kl_peers_leave(kl_peers *peers, kl_peer *peer) {
     }
     atomic_fetch_sub(&peers->count, 1);
     if (atomic_load(&peers->full)) kl_peers_wake(peers);
+}
+
+static bool is_counted(int32_t listener) {
+    return listener >= 0 && listener < KL_LISTENERS_MAX;
+}
+
+void kl_peers_enter_listener(kl_peers *peers, int32_t listener) {
+    if (is_counted(listener)) atomic_fetch_add(&peers->of_listener[listener], 1);
+}
+
+void kl_peers_leave_listener(kl_peers *peers, int32_t listener) {
+    if (!is_counted(listener)) return;
+    int32_t before = atomic_fetch_sub(&peers->of_listener[listener], 1);
+    KL_ASSERT(before > 0);
+}
+
+bool kl_peers_full_at(kl_peers *peers, int32_t listener, int32_t count_max) {
+    if (count_max == INT32_MAX || !is_counted(listener)) return false;
+    if (atomic_load(&peers->of_listener[listener]) < count_max) return false;
+    atomic_store(&peers->full, true);
+    /* As above; a needless wake of the acceptor does no harm. */
+    return atomic_load(&peers->of_listener[listener]) >= count_max;
 }

@@ -52,7 +52,8 @@ struct kl_request {
     /* Set by a run that parks for data: a later request of the client ends the wait. */
     bool yields;
     int32_t why; /* with KL_UP: the reason; KL_UP_FAST_PATH by default */
-    /* Set by a run that ends, or by Python: how long its connection is muted. */
+    /* Set by a run that ends, or by Python: how long its connection is muted when the answer is
+     * sent. */
     int32_t throttle_ms;
 
     /* State of a parked request, set by a run before it returns KL_PARKED or KL_PARKED_READ_ON.  In

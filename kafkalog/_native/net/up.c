@@ -3,6 +3,7 @@
 
 #include "conn.h"
 #include "lane.h"
+#include "net.h"
 #include "response.h"
 
 enum { SLOTS_MIN = 64, POS_BODY_V0 = KL_RESPONSE_HEADER_BYTES };
@@ -270,9 +271,14 @@ kl_status kl_up_refuse(kl_up *up, uint64_t id, const kl_refusal *refusal) {
 kl_status kl_up_identify(kl_up *up, uint64_t id, int32_t principal, int64_t expires_ms) {
     kl_lock(&up->lock);
     bool found = is_taken(up, id);
-    if (found) /* its thread reads it after the answer */
-        up->slots[(uint32_t)id - 1].exchange->authenticated =
-            (kl_authentication){true, principal, expires_ms};
+    if (found) { /* its thread reads it after the answer */
+        kl_exchange *exchange = up->slots[(uint32_t)id - 1].exchange;
+        kl_net *net = exchange->owner->net;
+        if (exchange->authenticated.known)
+            kl_net_hold(net, exchange->authenticated.principal, -1);
+        kl_net_hold(net, principal, 1);
+        exchange->authenticated = (kl_authentication){true, principal, expires_ms};
+    }
     kl_unlock(&up->lock);
     return found ? KL_OK : no_request(id);
 }

@@ -3,18 +3,28 @@
 
 enum { RIGHTS_ALL = KL_MAY_READ | KL_MAY_WRITE | KL_MAY_REPLICATE };
 
-typedef struct {
-    _Atomic int32_t rights; /* KL_MAY_* */
+struct kl_principal {
+    _Atomic int32_t rights;   /* KL_MAY_*, on all resources */
+    pthread_mutex_t deciding; /* guards the members below, down to own */
+    bool ruled;               /* its rights depend on rules, */
+    bool current;             /* which are known */
+    bool unnamed;             /* what no rule names is allowed */
+    kl_ruleset *common[KL_RULES_KINDS];
+    kl_ruleset *own[KL_RULES_KINDS];
     _Atomic int32_t throttle_ms;
     _Atomic int64_t produce_requests, produce_bytes;
     _Atomic int64_t fetch_requests, fetch_bytes;
     _Atomic int64_t denied;
-} entry;
+};
+
+typedef struct kl_principal entry;
 
 struct kl_admission {
     /* Set once, under the lock.  Entries live as long as the table, so readers need none. */
     _Atomic(entry *) entries[KL_PRINCIPALS_MAX];
-    pthread_mutex_t setting;
+    pthread_mutex_t setting; /* taken before an entry's lock; guards the next two */
+    int32_t used;            /* entries from here on were never set */
+    kl_ruleset *common[KL_RULES_KINDS];
 };
 
 kl_status kl_admission_new(kl_admission **out) {
@@ -25,10 +35,30 @@ kl_status kl_admission_new(kl_admission **out) {
     return KL_OK;
 }
 
+static void drop_all(kl_ruleset **sets) {
+    for (int kind = 0; kind < KL_RULES_KINDS; kind++) {
+        kl_ruleset_drop(sets[kind]);
+        sets[kind] = NULL;
+    }
+}
+
+/* Its rules, which are outdated. */
+static void forget(entry *one) {
+    drop_all(one->common);
+    drop_all(one->own);
+    one->current = false;
+}
+
 void kl_admission_free(kl_admission *admission) {
     if (admission == NULL) return;
-    for (int32_t i = 0; i < KL_PRINCIPALS_MAX; i++)
-        kl_release(atomic_load(&admission->entries[i]));
+    for (int32_t i = 0; i < admission->used; i++) {
+        entry *one = atomic_load(&admission->entries[i]);
+        if (one == NULL) continue;
+        forget(one);
+        pthread_mutex_destroy(&one->deciding);
+        kl_release(one);
+    }
+    drop_all(admission->common);
     pthread_mutex_destroy(&admission->setting);
     kl_release(admission);
 }
@@ -44,24 +74,37 @@ static entry *obtain(kl_admission *admission, int32_t principal) {
     entry *one = find(admission, principal);
     if (one == NULL) {
         one = kl_alloc(sizeof *one);
+        if (one == NULL) return NULL;
+        pthread_mutex_init(&one->deciding, NULL);
+        admission->used = KL_MAX(admission->used, principal + 1);
         atomic_store_explicit(&admission->entries[principal], one, memory_order_release);
     }
     return one;
 }
 
+static kl_status check_number(int32_t principal) {
+    if (principal >= 0 && principal < KL_PRINCIPALS_MAX) return KL_OK;
+    return kl_fail(KL_E_ARGUMENT, "principal %d is out of range: 0 to %d are accepted",
+                   principal, KL_PRINCIPALS_MAX - 1);
+}
+
 kl_status kl_admission_set(kl_admission *admission, int32_t principal,
                            const kl_permit *permit, bool *changed) {
     *changed = false;
-    if (principal < 0 || principal >= KL_PRINCIPALS_MAX)
-        return kl_fail(KL_E_ARGUMENT, "principal %d is out of range: 0 to %d are accepted",
-                       principal, KL_PRINCIPALS_MAX - 1);
+    kl_status status = check_number(principal);
+    if (status) return status;
     if (permit->rights & ~RIGHTS_ALL || permit->throttle_ms < 0)
         return kl_fail(KL_E_ARGUMENT, "rights %#x or a throttle time of %d ms is invalid",
                        (unsigned)permit->rights, permit->throttle_ms);
     kl_lock(&admission->setting);
     entry *one = obtain(admission, principal);
     if (one) {
-        *changed = atomic_exchange(&one->rights, permit->rights) != permit->rights;
+        kl_lock(&one->deciding);
+        *changed =
+            atomic_exchange(&one->rights, permit->rights) != permit->rights || one->ruled;
+        one->ruled = false;
+        forget(one);
+        kl_unlock(&one->deciding);
         atomic_store(&one->throttle_ms, permit->throttle_ms);
     }
     kl_unlock(&admission->setting);
@@ -82,12 +125,94 @@ kl_status kl_admission_usage(const kl_admission *admission, int32_t principal,
     return KL_OK;
 }
 
-bool kl_admits(const kl_admission *admission, int32_t principal, int32_t right,
-               const kl_topic_key *topic) {
+/* Copies of the rules of each kind; on failure there are none. */
+static kl_status copy_rules(const kl_rules *rules, kl_ruleset **out) {
+    kl_status status = KL_OK;
+    for (int kind = 0; kind < KL_RULES_KINDS; kind++) out[kind] = NULL;
+    for (int kind = 0; !status && kind < KL_RULES_KINDS; kind++)
+        status = kl_ruleset_new(&rules[kind], &out[kind]);
+    if (status) drop_all(out);
+    return status;
+}
+
+kl_status kl_admission_outdate(kl_admission *admission, const kl_rules *common) {
+    kl_ruleset *fresh[KL_RULES_KINDS];
+    kl_status status = copy_rules(common, fresh);
+    kl_lock(&admission->setting);
+    drop_all(admission->common);
+    memcpy(admission->common, fresh, sizeof fresh);
+    for (int32_t i = 0; i < admission->used; i++) {
+        entry *one = find(admission, i);
+        if (one == NULL) continue;
+        kl_lock(&one->deciding);
+        if (one->ruled) {
+            atomic_store(&one->rights, 0);
+            forget(one);
+        }
+        kl_unlock(&one->deciding);
+    }
+    kl_unlock(&admission->setting);
+    return status;
+}
+
+kl_status kl_admission_set_rules(kl_admission *admission, int32_t principal,
+                                 const kl_judgement *judgement) {
+    kl_ruleset *fresh[KL_RULES_KINDS];
+    kl_status status = check_number(principal);
+    if (!status && judgement->rights & ~RIGHTS_ALL)
+        status =
+            kl_fail(KL_E_ARGUMENT, "rights %#x are invalid", (unsigned)judgement->rights);
+    if (!status) status = copy_rules(judgement->own, fresh);
+    if (status) return status;
+    kl_lock(&admission->setting);
+    entry *one = obtain(admission, principal);
+    if (one) {
+        kl_lock(&one->deciding);
+        forget(one);
+        atomic_store(&one->rights, judgement->rights);
+        memcpy(one->own, fresh, sizeof fresh);
+        for (int kind = 0; kind < KL_RULES_KINDS; kind++)
+            one->common[kind] = kl_ruleset_retain(admission->common[kind]);
+        one->unnamed = judgement->unnamed != 0;
+        one->ruled = one->current = true;
+        kl_unlock(&one->deciding);
+    } else {
+        drop_all(fresh);
+    }
+    kl_unlock(&admission->setting);
+    return one ? KL_OK : kl_fail(KL_E_NO_MEMORY, "no memory for a principal");
+}
+
+bool kl_judge_begin(const kl_admission *admission, int32_t principal, int32_t right,
+                    kl_judge *out) {
     entry *one = find(admission, principal);
-    (void)topic; /* rights apply to all topics so far */
-    return one &&
-           (atomic_load_explicit(&one->rights, memory_order_relaxed) & right) == right;
+    bool all = one && atomic_load_explicit(&one->rights, memory_order_relaxed) & right;
+    *out = (kl_judge){.right = right, .all = all};
+    if (one == NULL || all) return true;
+    kl_lock(&one->deciding);
+    if (!one->ruled || one->current) {
+        out->principal = one;
+        return true;
+    }
+    kl_unlock(&one->deciding);
+    return false;
+}
+
+void kl_judge_end(kl_judge *judge) {
+    if (judge->principal) kl_unlock(&judge->principal->deciding);
+    judge->principal = NULL;
+    judge->all = false;
+}
+
+bool kl_judge_allows(const kl_judge *judge, int32_t kind, kl_span name) {
+    const entry *one = judge->principal;
+    if (one == NULL || !one->ruled || judge->right == KL_MAY_REPLICATE) return judge->all;
+    bool writes = judge->right == KL_MAY_WRITE;
+    int32_t found =
+        kl_ruleset_find(one->common[kind], name) | kl_ruleset_find(one->own[kind], name);
+    if (found & (writes ? KL_RULE_NO_WRITE : KL_RULE_NO_READ)) return false;
+    if (found & (writes ? KL_RULE_WRITE : KL_RULE_READ)) return true;
+    return one->unnamed && !(found & KL_RULE_NAMED);
 }
 
 static void add(_Atomic int64_t *to, int64_t more) {

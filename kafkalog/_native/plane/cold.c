@@ -57,18 +57,18 @@ static void free_load(kl_load *load) {
     kl_release(load);
 }
 
-static void append_to(kl_load **list, kl_load *load) {
-    while (*list) list = &(*list)->next;
+static void append_to(kl_loads *list, kl_load *load) {
+    load->before = list->last;
     load->next = NULL;
-    *list = load;
+    *(list->last ? &list->last->next : &list->first) = load;
+    list->last = load;
 }
 
-static void take_out(kl_load **list, const kl_load *load) {
-    while (*list != load) {
-        KL_ASSERT(*list != NULL);
-        list = &(*list)->next;
-    }
-    *list = load->next;
+static void take_out(kl_loads *list, kl_load *load) {
+    KL_ASSERT(load->before ? load->before->next == load : list->first == load);
+    KL_ASSERT(load->next ? load->next->before == load : list->last == load);
+    *(load->before ? &load->before->next : &list->first) = load->next;
+    *(load->next ? &load->next->before : &list->last) = load->before;
 }
 
 static bool is_append(const kl_load *load) {
@@ -81,7 +81,7 @@ static bool is_append(const kl_load *load) {
 static bool is_free(const kl_cold *cold, const kl_load *load) {
     int appends = 0;
     KL_ASSERT_HELD(&cold->lock);
-    for (const kl_load *other = cold->running_loads; other; other = other->next) {
+    for (const kl_load *other = cold->running_loads.first; other; other = other->next) {
         if (other->items[other->at].replica == load->items[load->at].replica) return false;
         appends += is_append(other);
     }
@@ -89,9 +89,10 @@ static bool is_free(const kl_cold *cold, const kl_load *load) {
     return !is_append(load) || appends < KL_COLD_APPENDS_MAX;
 }
 
-/* Locked.  The oldest that may run, or NULL. */
+/* Locked.  The oldest that may run, or NULL.  Passes over those whose log is loading: at most one a
+ * connection, as a connection has one request in progress; each is compared with those that run. */
 static kl_load *next_load(const kl_cold *cold) {
-    kl_load *load = cold->waiting_loads;
+    kl_load *load = cold->waiting_loads.first;
     while (load && !cold->stop && !is_free(cold, load)) load = load->next;
     return load;
 }
@@ -243,7 +244,7 @@ void kl_cold_stop(kl_cold *cold) {
 
 void kl_cold_free(kl_cold *cold) {
     KL_ASSERT(cold->count == 0); /* stopped */
-    KL_ASSERT(cold->first == NULL && cold->running_loads == NULL);
+    KL_ASSERT(cold->first == NULL && cold->running_loads.first == NULL);
     pthread_cond_destroy(&cold->some);
     pthread_mutex_destroy(&cold->lock);
 }

@@ -27,7 +27,7 @@ typedef struct {
 typedef struct kl_load kl_load;
 struct kl_load {
     /* Guarded by kl_cold's lock. */
-    kl_load *next;
+    kl_load *next, *before;
     kl_request *request; /* NULL: it has ended */
     size_t at;           /* the current or next item */
     bool running;        /* by a thread */
@@ -37,13 +37,17 @@ struct kl_load {
     kl_load_item items[];
 };
 
+typedef struct {
+    kl_load *first, *last;
+} kl_loads;
+
 /* Threads that may wait for the disk, unlike a network thread.  Started on first use. */
 typedef struct {
     pthread_mutex_t lock; /* guards the members below */
     pthread_cond_t some;
     kl_warming *first, *last;
-    kl_load *waiting_loads; /* oldest first */
-    kl_load *running_loads;
+    kl_loads waiting_loads; /* oldest first */
+    kl_loads running_loads;
     pthread_t threads[KL_COLD_THREADS];
     int32_t count;   /* threads */
     int32_t waiting; /* idle threads */

@@ -66,6 +66,12 @@ kl_status kl_data_set_permit(kl_data *data, int32_t principal, const kl_permit *
     return status;
 }
 
+kl_status kl_data_outdate_rules(kl_data *data, const kl_rules *common) {
+    kl_status status = kl_admission_outdate(data->admission, common);
+    kl_topics_touch(data->topics);
+    return status;
+}
+
 kl_status kl_data_enter(kl_data *data, const char *name, int32_t partition, bool empty,
                         kl_replica **out) {
     const kl_topic_key key = {{(const uint8_t *)name, strlen(name)}, NULL};

@@ -64,6 +64,8 @@ kl_status kl_data_enter(kl_data *data, const char *topic, int32_t partition, boo
 void kl_data_leave(kl_replica *replica);
 /* See kl_server_set_permit. */
 kl_status kl_data_set_permit(kl_data *data, int32_t principal, const kl_permit *permit);
+/* See kl_server_outdate_rules. */
+kl_status kl_data_outdate_rules(kl_data *data, const kl_rules *common);
 /* See kl_server_set_followers and kl_server_change_roles. */
 kl_status kl_data_set_followers(kl_data *data, const char *topic, int32_t partition,
                                 const kl_follower *followers, int32_t count);

@@ -119,10 +119,8 @@ void kl_fetches_free(kl_fetch *list) {
 /* ---- before the first read ---------------------------------------------------------------- */
 
 /* Find the due partitions in the table; false: some are missing. */
-static bool look_up(const kl_request *request, kl_fetch *fetch, kl_fetch_set *set) {
-    kl_data *data = kl_data_of(request);
-    kl_topics *topics = data->topics;
-    int32_t right = fetch->replica_id >= 0 ? KL_MAY_REPLICATE : KL_MAY_READ;
+static bool look_up(const kl_judge *judge, kl_fetch *fetch, kl_fetch_set *set) {
+    kl_topics *topics = fetch->data->topics;
     const kl_topic *topic = NULL;
     const kl_fetch_topic *last = NULL;
     bool all = true, denied = false;
@@ -135,7 +133,8 @@ static bool look_up(const kl_request *request, kl_fetch *fetch, kl_fetch_set *se
             const kl_topic_key key = {last->name, last->by_id ? last->id : NULL};
             topic = kl_topics_find(topics, &key);
             denied = (topic || key.id == NULL) &&
-                     !kl_admits(data->admission, request->principal, right, &key);
+                     !kl_judge_allows(judge, KL_RULES_TOPICS,
+                                      topic ? kl_topic_name(topic) : key.name);
         }
         item->denied = denied;
         fetch->denied += denied;
@@ -290,6 +289,27 @@ static kl_verdict read_or_park(kl_request *request, kl_fetch *fetch) {
     }
 }
 
+/* The partitions to read; KL_DONE: they are known. */
+static kl_verdict enter(kl_request *request, kl_fetch *fetch, const kl_judge *judge) {
+    if (!look_up(judge, fetch, &fetch->asked) && !request->no_up) {
+        put_back(request, fetch, true);
+        return KL_UP;
+    }
+    if (fetch->incremental) enter_incremental(request, fetch);
+    else enter_full(request, fetch);
+    if (fetch->code) return KL_DONE;
+    if (fetch->set == &fetch->asked && fetch->asked.count >= FOLD_MIN &&
+        !kl_fetch_set_fold(&fetch->asked)) {
+        put_back(request, fetch, false);
+        return KL_DROP;
+    }
+    if (fetch->set != &fetch->asked) {
+        kl_fetch_set_let_go(&fetch->asked); /* looked up with the session's others */
+        look_up(judge, fetch, fetch->set);
+    }
+    return KL_DONE;
+}
+
 static kl_verdict run_first(kl_request *request, kl_fetch *fetch) {
     if (!kl_fetch_parse(request, fetch)) {
         put_back(request, fetch, false);
@@ -307,22 +327,17 @@ static kl_verdict run_first(kl_request *request, kl_fetch *fetch) {
     }
     find_session(request, fetch);
     if (fetch->code) return finish(request, fetch);
-    if (!look_up(request, fetch, &fetch->asked) && !request->no_up) {
+    kl_judge judge;
+    if (!kl_judge_begin(fetch->data->admission, request->principal,
+                        fetch->replica_id >= 0 ? KL_MAY_REPLICATE : KL_MAY_READ, &judge)) {
         put_back(request, fetch, true);
+        request->no_up = false;
         return KL_UP;
     }
-    if (fetch->incremental) enter_incremental(request, fetch);
-    else enter_full(request, fetch);
+    kl_verdict verdict = enter(request, fetch, &judge);
+    kl_judge_end(&judge);
+    if (verdict != KL_DONE) return verdict;
     if (fetch->code) return finish(request, fetch);
-    if (fetch->set == &fetch->asked && fetch->asked.count >= FOLD_MIN &&
-        !kl_fetch_set_fold(&fetch->asked)) {
-        put_back(request, fetch, false);
-        return KL_DROP;
-    }
-    if (fetch->set != &fetch->asked) {
-        kl_fetch_set_let_go(&fetch->asked); /* looked up with the session's others */
-        look_up(request, fetch, fetch->set);
-    }
     fetch->until_ms = kl_now_of(request) + fetch->max_wait_ms;
     return read_or_park(request, fetch);
 }

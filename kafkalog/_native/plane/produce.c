@@ -37,7 +37,8 @@ static kl_produce *take(kl_request *request) {
     produce->count = 0;
     produce->topic_count = 0;
     produce->fault_count = 0;
-    produce->transactional = false;
+    produce->transactional_id = (kl_span){NULL, 0};
+    produce->id_denied = false;
     produce->charge = (kl_charge){0};
     return produce;
 }
@@ -127,8 +128,7 @@ static bool parse_topic(kl_produce *produce, kl_in *in, bool by_id) {
 static bool parse(kl_request *request, kl_produce *produce) {
     enum { TOPIC_BYTES_MIN = 2 };
     kl_in in = kl_request_body(request, request->api_version >= VERSION_FLEXIBLE);
-    if (request->api_version >= VERSION_MIN)
-        produce->transactional = kl_in_string(&in).data != NULL;
+    if (request->api_version >= VERSION_MIN) produce->transactional_id = kl_in_string(&in);
     produce->acks = kl_in_i16(&in);
     produce->timeout_ms = kl_in_i32(&in);
     for (uint32_t topics = kl_in_array(&in, TOPIC_BYTES_MIN); topics > 0; topics--) {
@@ -154,7 +154,7 @@ static bool is_transactional(const kl_produce_item *item) {
 /* True if the coordinator must allow the batch first. */
 static bool begins(const kl_produce *produce, const kl_produce_item *item) {
     kl_batch batch;
-    if (!produce->transactional || !is_transactional(item)) return false;
+    if (produce->transactional_id.data == NULL || !is_transactional(item)) return false;
     if (item->replica == NULL || !kl_replica_enter(item->replica)) return false;
     bool begins = kl_batch_parse(item->records, item->records_bytes, &batch) == KL_OK &&
                   !kl_log_is_open(item->replica->log, &batch);
@@ -178,23 +178,39 @@ static bool is_admin(const kl_request *request) {
 }
 
 /* An unknown topic id is reported as unknown to everybody. */
-static bool is_denied(const kl_request *request, const kl_produce_item *item, bool known) {
-    return (known || item->topic.id == NULL) &&
-           !kl_admits(kl_data_of(request)->admission, request->principal, KL_MAY_WRITE,
-                      &item->topic);
+static bool is_denied(const kl_judge *judge, const kl_produce_item *item,
+                      const kl_topic *topic) {
+    if (topic == NULL && item->topic.id) return false;
+    return !kl_judge_allows(judge, KL_RULES_TOPICS,
+                            topic ? kl_topic_name(topic) : item->topic.name);
+}
+
+/* The id of a transaction is checked if there is a batch of one. */
+static bool is_id_denied(const kl_judge *judge, const kl_produce *produce) {
+    bool used = false;
+    for (size_t i = 0; !used && produce->transactional_id.data && i < produce->count; i++)
+        used = is_transactional(&produce->items[i]);
+    return used && !kl_judge_allows(judge, KL_RULES_IDS, produce->transactional_id);
 }
 
 /* False: Python must handle it first. */
 static bool look_up(kl_request *request, kl_produce *produce) {
     kl_topics *topics = kl_data_of(request)->topics;
     const kl_topic *topic = NULL;
+    kl_judge judge;
+    if (!kl_judge_begin(kl_data_of(request)->admission, request->principal, KL_MAY_WRITE,
+                        &judge)) {
+        request->no_up = false;
+        return false;
+    }
+    produce->id_denied = is_id_denied(&judge, produce);
     bool known = true, denied = false;
     kl_topics_lock(topics);
     for (size_t i = 0; i < produce->count; i++) {
         kl_produce_item *item = &produce->items[i];
         if (item->group_count) {
             topic = kl_topics_find(topics, &item->topic);
-            denied = is_denied(request, item, topic != NULL);
+            denied = produce->id_denied || is_denied(&judge, item, topic);
         }
         item->denied = denied;
         if (denied) continue;
@@ -208,6 +224,7 @@ static bool look_up(kl_request *request, kl_produce *produce) {
                  !(packed && time_is_doubtful(item, kl_wall_of(request)));
     }
     kl_topics_unlock(topics);
+    kl_judge_end(&judge);
     for (size_t i = 0; known && i < produce->count; i++)
         known = !begins(produce, &produce->items[i]);
     return known || request->no_up;
@@ -299,7 +316,11 @@ static void refuse(kl_produce *produce, kl_produce_item *item, int16_t code,
 static bool refuse_early(const kl_request *request, kl_produce *produce,
                          kl_produce_item *item) {
     int16_t attributes = attributes_of(item);
-    if (item->denied) refuse(produce, item, CODE_TOPIC_AUTHORIZATION_FAILED, NULL);
+    if (item->denied)
+        refuse(produce, item,
+               produce->id_denied ? CODE_TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+                                  : CODE_TOPIC_AUTHORIZATION_FAILED,
+               NULL);
     else if (produce->acks < -1 || produce->acks > 1)
         refuse(produce, item, CODE_INVALID_REQUIRED_ACKS, NULL);
     else if (item->replica == NULL)
@@ -320,7 +341,7 @@ static bool refuse_early(const kl_request *request, kl_produce *produce,
     else if (request->api_version < VERSION_ZSTD && (attributes & KL_CODEC_MASK) == 4)
         refuse(produce, item, CODE_UNSUPPORTED_COMPRESSION_TYPE,
                "zstd wants Produce of version 7 or later");
-    else if ((attributes & KL_ATTR_TRANSACTIONAL) && !produce->transactional)
+    else if ((attributes & KL_ATTR_TRANSACTIONAL) && produce->transactional_id.data == NULL)
         refuse(produce, item, CODE_TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                "a transactional batch in a request without a transactional id");
     return item->code != CODE_NONE;

@@ -52,7 +52,8 @@ struct kl_produce {
     int32_t throttle_ms; /* sent to the client */
     kl_charge charge;
     int16_t acks;
-    bool transactional; /* it names a transactional id */
+    kl_span transactional_id; /* in the frame; NULL: none */
+    bool id_denied;           /* the principal may not use it */
 };
 
 /* As kl_kind. */

@@ -88,6 +88,10 @@ const kl_topic *kl_topics_find(const kl_topics *topics, const kl_topic_key *key)
     return kl_table_find(&topics->by_id, hash_id(key->id), key->id, same_id);
 }
 
+kl_span kl_topic_name(const kl_topic *topic) {
+    return (kl_span){(const uint8_t *)topic->name, topic->name_bytes};
+}
+
 int32_t kl_topic_flags(const kl_topic *topic) { return topic->flags; }
 
 kl_replica *kl_topic_replica(const kl_topic *topic, int32_t partition, bool empty) {

@@ -29,6 +29,7 @@ void kl_topics_free(kl_topics *topics); /* clears it; NULL is fine */
 void kl_topics_lock(kl_topics *topics);
 void kl_topics_unlock(kl_topics *topics);
 const kl_topic *kl_topics_find(const kl_topics *topics, const kl_topic_key *key);
+kl_span kl_topic_name(const kl_topic *topic);
 int32_t kl_topic_flags(const kl_topic *topic);
 /* The partition, retained; NULL: not in the table.  `empty`: also one without a log, which can only
  * be read. */

@@ -104,11 +104,49 @@ kl_status kl_server_adopt(kl_server *server, int fd, int32_t listener) {
     return status;
 }
 
+/* ---- limits of connections ----------------------------------------------------------- */
+
+kl_status kl_server_set_arrivals(kl_server *server, const kl_arrival_limits *limits,
+                                 const kl_ip_limit *of_ips, int32_t count) {
+    kl_acceptor *acceptor = &server->net.acceptor;
+    kl_lock(&acceptor->lock);
+    kl_status status = kl_arrivals_set(acceptor->arrivals, limits, of_ips, count);
+    kl_unlock(&acceptor->lock);
+    return status;
+}
+
+kl_status kl_server_set_listener_limits(kl_server *server, int32_t listener,
+                                        int32_t connections_max, int32_t rate) {
+    kl_acceptor *acceptor = &server->net.acceptor;
+    kl_lock(&acceptor->lock);
+    kl_status status =
+        kl_arrivals_set_listener(acceptor->arrivals, listener, connections_max, rate);
+    kl_unlock(&acceptor->lock);
+    if (!status) kl_peers_wake(&server->net.peers);
+    return status;
+}
+
 /* ---- principals ---------------------------------------------------------------------- */
 
 kl_status kl_server_set_permit(kl_server *server, int32_t principal,
                                const kl_permit *permit) {
     return kl_data_set_permit(server->data, principal, permit);
+}
+
+int32_t kl_server_unheld(kl_server *server, int32_t first, int32_t end, int32_t *out) {
+    int32_t count = 0;
+    for (int32_t i = KL_MAX(first, 0); i < KL_MIN(end, (int32_t)KL_PRINCIPALS_MAX); i++)
+        if (atomic_load(&server->net.holds[i]) == 0) out[count++] = i;
+    return count;
+}
+
+kl_status kl_server_outdate_rules(kl_server *server, const kl_rules *common) {
+    return kl_data_outdate_rules(server->data, common);
+}
+
+kl_status kl_server_set_rules(kl_server *server, int32_t principal,
+                              const kl_judgement *judgement) {
+    return kl_admission_set_rules(server->data->admission, principal, judgement);
 }
 
 kl_status kl_server_get_usage(kl_server *server, int32_t principal, kl_usage *out) {

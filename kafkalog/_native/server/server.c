@@ -95,6 +95,8 @@ static kl_status check_config(const kl_server_config *config) {
         {"unidentified_bytes_max", config->unidentified_bytes_max, 1, INT32_MAX},
         {"unidentified_max", config->unidentified_max, 1, INT32_MAX},
         {"unidentified_ms_max", config->unidentified_ms_max, 1, INT64_MAX},
+        {"client_quota_windows", config->client_quota_windows, 1, KL_RATE_WINDOWS_MAX},
+        {"client_quota_window_ms", config->client_quota_window_ms, 1, INT64_MAX},
         {"produce_waiting_max", config->produce_waiting_max, 0, INT32_MAX},
         {"control_listener", config->control_listener, -1, INT32_MAX},
     };
@@ -111,6 +113,7 @@ static void free_all(kl_server *server) {
     kl_up_free(&net->up);
     kl_crew_free(net);
     kl_peers_free(&net->peers);
+    kl_arrivals_free(net->acceptor.arrivals);
     kl_net_free(net);
     pthread_mutex_destroy(&net->acceptor.lock);
     kl_plane_free(server->data);
@@ -136,6 +139,9 @@ static kl_status make_net(kl_server *server, kl_thread *threads) {
     kl_up_init(&net->up);
     kl_acceptor_init(&net->acceptor);
     kl_status status = kl_peers_init(&net->peers);
+    if (!status)
+        status = kl_arrivals_new(config->client_quota_windows,
+                                 config->client_quota_window_ms, &net->acceptor.arrivals);
     if (!status) status = kl_crew_init(net, config->network_threads);
     if (!status) status = kl_data_new(config, &net->clock, PLACES, &server->data);
     net->context = server->data;
@@ -265,6 +271,7 @@ void kl_server_set_time(kl_server *server, int64_t now_ms) {
     atomic_store(&server->net.clock.told_ms, now_ms);
     for (int32_t i = 0; i < server->net.thread_count; i++)
         kl_post_ring(&server->net.threads[i].post);
+    kl_peers_wake(&server->net.peers);
 }
 
 /* ---- counters ------------------------------------------------------------------------ */
@@ -295,6 +302,7 @@ void kl_server_get_stats(kl_server *server, kl_server_stats *out) {
     out->connections = atomic_load(&server->net.peers.count);
     out->accepted = atomic_load(&server->net.acceptor.accepted);
     out->refused_per_ip = atomic_load(&server->net.acceptor.refused_per_ip);
+    out->held_per_ip = atomic_load(&server->net.acceptor.held_per_ip);
     out->accept_pauses = atomic_load(&server->net.acceptor.pauses);
     for (int32_t i = 0; i < server->net.thread_count; i++)
         add_thread(&server->net.threads[i], out);

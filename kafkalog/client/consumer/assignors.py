@@ -67,6 +67,15 @@ def _ordered(members: Iterable[Subscriber]) -> list[Subscriber]:
     return sorted(members, key=lambda m: (m.instance_id is None, m.instance_id or m.member_id))
 
 
+def _readers(ordered: Iterable[Subscriber]) -> dict[str, list[str]]:
+    """The ids of the members that read each topic, in their order."""
+    found: dict[str, list[str]] = {}
+    for member in ordered:
+        for topic in dict.fromkeys(member.topics):
+            found.setdefault(topic, []).append(member.member_id)
+    return found
+
+
 def range_assignment(members: Iterable[Subscriber], partitions: Mapping[str, int]) -> Shares:
     """The partitions of each member: of each topic a range of equal length.
 
@@ -77,8 +86,7 @@ def range_assignment(members: Iterable[Subscriber], partitions: Mapping[str, int
     """
     ordered = _ordered(members)
     found: Shares = {m.member_id: [] for m in ordered}
-    for topic in sorted({topic for m in ordered for topic in m.topics}):
-        readers = [m.member_id for m in ordered if topic in m.topics]
+    for topic, readers in sorted(_readers(ordered).items()):
         each, more = divmod(partitions.get(topic, 0), len(readers))
         first = 0
         for i, member in enumerate(readers):
@@ -95,12 +103,12 @@ def round_robin_assignment(members: Iterable[Subscriber], partitions: Mapping[st
     """
     ordered = _ordered(members)
     found: Shares = {m.member_id: [] for m in ordered}
-    wanted = sorted({topic for m in ordered for topic in m.topics if topic in partitions})
     turn = cycle(ordered)
-    for topic in wanted:
-        for p in range(partitions[topic]):
-            reader = next(m for m in turn if topic in m.topics)
-            found[reader.member_id].append(TopicPartition(topic, p))
+    for topic, some in sorted(_readers(ordered).items()):
+        readers = set(some)
+        for p in range(partitions.get(topic, 0)):
+            reader = next(m.member_id for m in turn if m.member_id in readers)
+            found[reader].append(TopicPartition(topic, p))
     return found
 
 
@@ -169,6 +177,8 @@ def _read_user_data(data: bytes | None) -> Claims:
             (size,) = _INT16.unpack_from(data, pos)
             name = bytes(data[pos + 2 : pos + 2 + size]).decode()
             (count,) = _INT32.unpack_from(data, pos + 2 + size)
+            if size < 0 or count < 0:  # it would be read again and again
+                return Claims(NO_GENERATION, ())
             pos += 6 + size
             owned += (TopicPartition(name, p) for p in struct.unpack_from(f">{count}i", data, pos))
             pos += 4 * count

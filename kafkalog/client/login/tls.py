@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import socket
 import ssl
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from kafkalog import errors
@@ -19,6 +21,8 @@ __all__ = ["TlsSocket", "begin_tls", "context_of"]
 RECORD_BYTES = 1 << 14
 """The most that one TLS record carries: more is not encrypted at once."""
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_NEWEST = {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
+"""The suites of TLS 1.3 that OpenSSL uses."""
 _LOST = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
 """The connection ended; these do not say that the other end refused anything."""
 
@@ -90,6 +94,11 @@ class TlsSocket(ssl.SSLSocket):
             return super().send(data)
         except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
             raise BlockingIOError from None
+        except OSError:
+            if not self.heard:  # the broker may have said why before it closed the connection
+                with suppress(OSError):
+                    self.recv(1)
+            raise
 
     def shutdown(self, how: int) -> None:
         """End the connection; a thread that reads from it keeps the TLS state that it uses."""
@@ -106,6 +115,8 @@ def context_of(config: SslSettings) -> ssl.SSLContext:
     context.options |= ssl.OP_NO_RENEGOTIATION
     versions = [_VERSIONS[name] for name in config.tls_versions]
     context.minimum_version, context.maximum_version = min(versions), max(versions)
+    if config.ssl_cipher_suites:
+        _choose_suites(context, config.ssl_cipher_suites)
     context.check_hostname = config.ssl_endpoint_identification_algorithm == "https"
     trust = load_trust(config)
     if trust is None:
@@ -120,6 +131,43 @@ def context_of(config: SslSettings) -> ssl.SSLContext:
     if (own := load_key(config)) is not None:
         _show(context, own)
     return context
+
+
+def _choose_suites(context: ssl.SSLContext, names: Sequence[str]) -> None:
+    """Use these cipher suites only.
+
+    Python's `ssl` has no choice among those of TLS 1.3: all or none.  Raises: InvalidSetting.
+    """
+    setting = "ssl.cipher.suites"
+    newest = [name for name in names if "_WITH_" not in name]
+    if newest and set(newest) != _NEWEST:
+        raise errors.InvalidSetting(
+            f"{setting}: found {', '.join(newest)} of TLS 1.3, wanted all or none of "
+            f"{', '.join(sorted(_NEWEST))}"
+        )
+    older = [_openssl_name(name) for name in names if name not in newest]
+    for name in older:
+        try:
+            context.set_ciphers(name)
+        except ssl.SSLError:
+            raise errors.InvalidSetting(f"{setting}: OpenSSL knows no {name}") from None
+    if older:
+        context.set_ciphers(":".join(older))
+    else:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+    if not newest:
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+    if context.minimum_version > context.maximum_version:
+        raise errors.InvalidSetting(f"{setting}: found none for an enabled version of TLS")
+
+
+def _openssl_name(name: str) -> str:
+    """OpenSSL's name of a suite before TLS 1.3: TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 is
+    ECDHE-RSA-AES128-GCM-SHA256."""
+    keys, _, cipher = name.removeprefix("TLS_").partition("_WITH_")
+    cipher = re.sub(r"(AES|CAMELLIA)_(\d+)", r"\1\2", cipher).replace("_CBC_", "_")
+    cipher = cipher.replace("CHACHA20_POLY1305_SHA256", "CHACHA20_POLY1305")
+    return (cipher if keys == "RSA" else f"{keys}_{cipher}").replace("_", "-")
 
 
 def _show(context: ssl.SSLContext, own: KeyMaterial) -> None:

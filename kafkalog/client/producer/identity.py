@@ -52,16 +52,20 @@ class Identity(ProducerId):
         try:
             self._ask(cluster)
         except errors.KafkalogError as problem:
-            if not passing(problem):
+            if isinstance(problem, errors.AuthorizationFailed):
+                self.error = problem  # what waits fails; the right may be given later
+            elif not passing(problem):
                 self.doom(problem)
                 return
             cluster.forget_coordinators()
             now_s = time.monotonic()
             if self._troubles.failed("id", problem, now_s):
-                _logger.warning("no producer id yet, records wait: %s", problem)
+                wait = "fail" if self.error is not None else "wait"
+                _logger.warning("no producer id yet, records %s: %s", wait, problem)
             self.refused(now_s + self._pause_ms(cluster) / 1000)
             return
         self._troubles.ended("id")
+        self.error = None
         self.serve()
 
     def _pause_ms(self, cluster: Cluster) -> int:

@@ -538,7 +538,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
         if transaction:
             self._boundaries.check()
             if self._identity.error is not None:
-                raise self._identity.error
+                raise self._identity.error.with_traceback(None)
 
     def __repr__(self) -> str:
         state = "closed, " if self._closed else ""

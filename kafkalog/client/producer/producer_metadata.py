@@ -101,7 +101,7 @@ class ProducerMetadata(Questions):
         why = problem
         if why is None:
             why = errors.UnknownTopicOrPartition(f"the cluster has no topic {topic!r}")
-        elif not reached:
+        elif not reached and not isinstance(why, errors.AuthenticationFailed):
             why = _lasting(why)
         with waiting.lock:
             if topic in waiting.wanted:

@@ -43,6 +43,10 @@ _FATAL = (
     ErrorCode.UNSUPPORTED_VERSION,
 )
 """After these a transactional producer can no longer be used."""
+_DENIED = (
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+)
 
 
 class Membership(Protocol):
@@ -116,6 +120,8 @@ class Transactional(Identity):
         }
         version = connection.version_of(apis.INIT_PRODUCER_ID, at_most=5)
         answer = connection.call(apis.INIT_PRODUCER_ID, body, version)
+        if answer.error_code in _DENIED:  # the right may be given later: it is called again then
+            check_code(answer.error_code, f"transactional id {self.transactional_id!r}")
         self._check(answer.error_code, apis.INIT_PRODUCER_ID)
         known = connection.features.get(FEATURE, 0) >= 2
         self.second = known and connection.version_of(apis.END_TXN) >= 5

@@ -231,8 +231,8 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
         def ended(group_id: str, step: Step, error: ErrorCode) -> None:
             results[group_id] = error
             if len(results) == len(names):
-                told = [admin.result_of(name, results[name]) for name in names]
-                step.answer(request.answer, results=told)
+                rows = [admin.result_of(name, results[name]) for name in names]
+                step.answer(request.answer, results=rows)
 
         if not names:
             step.answer(request.answer, results=[])

@@ -229,8 +229,8 @@ def _rejoin(shard: GroupShard, step: Step, group: Group, request: Call) -> Error
         rebalance.begin_or_complete(shard, step, group)
         return ErrorCode.NONE
     # Its JoinGroup's answer was lost, or a follower rejoined for no reason.
-    told = rebalance.members_for_leader(group) if leads else []
-    step.answer(request.answer, **rebalance.current_generation(group, member.member_id, told))
+    members = rebalance.members_for_leader(group) if leads else []
+    step.answer(request.answer, **rebalance.current_generation(group, member.member_id, members))
     return ErrorCode.NONE
 
 

@@ -112,11 +112,11 @@ def compare_checkpoints(
         # Missing records below the log's start are no loss.
         floor = end if name == LOG_START else max(end, start)
         if floor < offset:
-            told = name_in(checkpoints.offsets.get(name, {}), tp, checkpoints.alone)
+            entry = name_in(checkpoints.offsets.get(name, {}), tp, checkpoints.alone)
             report.add(
                 "checkpoint-range",
                 checkpoints.root / name,
-                f"{told.topic} {told.partition} {offset}",
+                f"{entry.topic} {entry.partition} {offset}",
                 f"at most the log's end {end}",
                 offset=offset,
             )

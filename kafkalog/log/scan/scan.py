@@ -527,7 +527,7 @@ def _key_wanted(key: bytes | None, prefix: bytes | None) -> tuple[int, bytes]:
         if value is not None and not isinstance(value, bytes):
             raise errors.ArgumentError(f"{name}: found {type(value).__name__}, wanted bytes")
     if key is not None and prefix is not None:
-        raise errors.ArgumentError("key and key_prefix: found both, wanted one at most")
+        raise errors.ArgumentError("key and key_prefix: give only one of them")
     if key is not None:
         return lib.KL_KEY_EQUAL, key
     return (lib.KL_KEY_ANY, b"") if prefix is None else (lib.KL_KEY_PREFIX, prefix)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from kafkalog.metadata.requests import NewTopics
+    from kafkalog.metadata.image import MetadataImage
+    from kafkalog.metadata.requests import NewTopics, Result
     from kafkalog.metadata.source import Quorum
     from kafkalog.server.request import Request
     from kafkalog.wire.error_codes import ErrorCode
@@ -34,6 +35,12 @@ class ControllerApis(Protocol):
         """Answer a broker's request to the controller: NOT_CONTROLLER if this node is not it.
 
         Raises: UnsupportedVersion: this is a single node.
+        """
+
+    def alter(self, plan_of: Callable[[MetadataImage], Any]) -> list[Result]:
+        """Carry out a change of the metadata: `plan_of` returns the records and the results.
+
+        Raises: UnsupportedVersion: the node belongs to a cluster; errors of writing.
         """
 
     def create_topics(self, wanted: NewTopics) -> dict[str, ErrorCode]:

@@ -64,6 +64,10 @@ class ClusterMember:
         """As ControllerApis.create_topics."""
         return self._topics.create(wanted)
 
+    def alter(self, plan_of: Callable[..., Any]) -> NoReturn:
+        """Raises: UnsupportedVersion."""
+        raise UnsupportedVersion(f"node {self._member.node}'s cluster has no metadata log")
+
     def quorum(self) -> NoReturn:
         """Raises: UnsupportedVersion."""
         raise UnsupportedVersion(f"node {self._member.node}'s cluster has no metadata log")

@@ -10,12 +10,14 @@ from kafkalog.controller.client_quotas import IP, alter_client_quotas
 from kafkalog.errors import UnsupportedVersion
 from kafkalog.metadata import translation
 from kafkalog.metadata.addresses import address_of
+from kafkalog.metadata.source import Charge, free
 from kafkalog.server.failures import codes_by_name
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkalog.metadata.requests import NewTopics
+    from kafkalog.metadata.image import MetadataImage
+    from kafkalog.metadata.requests import NewTopics, Result
     from kafkalog.metadata.source import Changeable, Quorum
     from kafkalog.server.request import Request
 
@@ -47,6 +49,10 @@ class SingleNode:
         """Raises: UnsupportedVersion."""
         raise self._no_cluster()
 
+    def alter(self, plan_of: Callable[[MetadataImage], Any]) -> list[Result]:
+        """As ControllerApis.alter."""
+        return self._metadata.alter(plan_of)
+
     def create_topics(self, wanted: NewTopics) -> dict[str, ErrorCode]:
         """As ControllerApis.create_topics."""
         return codes_by_name(self._metadata.create_topics(wanted))
@@ -59,13 +65,20 @@ class SingleNode:
         return UnsupportedVersion(f"node {self._metadata.image.node_id} is not part of a cluster")
 
 
+def _charge(request: Request) -> Charge:
+    """Counts created and deleted partitions against the client's quota."""
+    return free if request.meter is None else request.meter.mutate
+
+
 def _create_topics(metadata: Changeable, request: Request) -> Fields:
-    return {"topics": metadata.create_topics(translation.new_topics(request.body))}
+    asked = translation.new_topics(request.body)
+    return {"topics": metadata.create_topics(asked, _charge(request))}
 
 
 def _delete_topics(metadata: Changeable, request: Request) -> Fields:
     """Requests that wait for a deleted topic are answered, too."""
-    results = metadata.delete_topics(translation.deleted_topics(request.body))
+    asked = translation.deleted_topics(request.body)
+    results = metadata.delete_topics(asked, _charge(request))
     if request.version < DISABLED_SINCE:
         for result in results:
             if result["error_code"] == ErrorCode.TOPIC_DELETION_DISABLED:
@@ -74,7 +87,8 @@ def _delete_topics(metadata: Changeable, request: Request) -> Fields:
 
 
 def _create_partitions(metadata: Changeable, request: Request) -> Fields:
-    return {"results": metadata.create_partitions(translation.more_partitions(request.body))}
+    asked = translation.more_partitions(request.body)
+    return {"results": metadata.create_partitions(asked, _charge(request))}
 
 
 def _alter_configs(metadata: Changeable, request: Request) -> Fields:

@@ -24,6 +24,7 @@ from kafkalog.server.handlers import (
     quotas,
     records,
     sasl,
+    tokens,
     transactions,
     users,
 )
@@ -39,77 +40,73 @@ from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
 
 __all__ = ["CONTROLS", "OF_CONTROLLER", "ROUTES", "Route", "route", "served"]
 
-_READ, _WRITE, _DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
-_CREATE, _DELETE, _ALTER = Operation.CREATE, Operation.DELETE, Operation.ALTER
-_ACTION = Operation.CLUSTER_ACTION
-_TOPIC, _GROUP, _CLUSTER, _ID = Kind.TOPIC, Kind.GROUP, Kind.CLUSTER, Kind.TRANSACTIONAL_ID
+_DESCRIBE, _ALTER, _ACTION = Operation.DESCRIBE, Operation.ALTER, Operation.CLUSTER_ACTION
+_CLUSTER = Kind.CLUSTER
 
 
 class Route(NamedTuple):
-    """The handler of an API, and the permissions that Kafka requires from its caller."""
+    """The handler of an API, and the permission on the cluster that Kafka requires from callers."""
 
     handler: Handler
     needs: tuple[tuple[Operation, Kind], ...]
-    """(operation, kind): on the resources of that kind that a request names or that its answer
-    lists. Some imply others, as CREATE on the cluster does; see `kafkalog.server.admission`."""
+    """(operation, CLUSTER): one of them admits the request.  APIs about single resources have rows
+    in `kafkalog.server.guards`."""
 
 
 ROUTES: dict[int, Route] = {
     api.key: Route(handler, tuple(needs))
     for api, handler, *needs in (
-        (apis.PRODUCE, produce.produce, (_WRITE, _TOPIC), (_WRITE, _ID)),
-        (apis.FETCH, fetch.fetch, (_READ, _TOPIC), (_ACTION, _CLUSTER)),
-        (apis.LIST_OFFSETS, list_offsets.list_offsets, (_DESCRIBE, _TOPIC)),
-        (apis.METADATA, metadata.metadata, (_DESCRIBE, _TOPIC), (_CREATE, _TOPIC)),
-        (apis.OFFSET_COMMIT, groups.to_coordinator, (_READ, _GROUP), (_READ, _TOPIC)),
-        (apis.OFFSET_FETCH, groups.to_coordinator, (_DESCRIBE, _GROUP), (_DESCRIBE, _TOPIC)),
-        (apis.FIND_COORDINATOR, groups.find_coordinator, (_DESCRIBE, _GROUP), (_DESCRIBE, _ID)),
-        (apis.JOIN_GROUP, groups.to_coordinator, (_READ, _GROUP)),
-        (apis.HEARTBEAT, groups.to_coordinator, (_READ, _GROUP)),
-        (apis.LEAVE_GROUP, groups.to_coordinator, (_READ, _GROUP)),
-        (apis.SYNC_GROUP, groups.to_coordinator, (_READ, _GROUP)),
-        (apis.DESCRIBE_GROUPS, groups.to_coordinator, (_DESCRIBE, _GROUP)),
-        (apis.LIST_GROUPS, groups.to_coordinator, (_DESCRIBE, _CLUSTER), (_DESCRIBE, _GROUP)),
+        (apis.PRODUCE, produce.produce),
+        (apis.FETCH, fetch.fetch),
+        (apis.LIST_OFFSETS, list_offsets.list_offsets),
+        (apis.METADATA, metadata.metadata),
+        (apis.OFFSET_COMMIT, groups.to_coordinator),
+        (apis.OFFSET_FETCH, groups.to_coordinator),
+        (apis.FIND_COORDINATOR, groups.find_coordinator),
+        (apis.JOIN_GROUP, groups.to_coordinator),
+        (apis.HEARTBEAT, groups.to_coordinator),
+        (apis.LEAVE_GROUP, groups.to_coordinator),
+        (apis.SYNC_GROUP, groups.to_coordinator),
+        (apis.DESCRIBE_GROUPS, groups.to_coordinator),
+        (apis.LIST_GROUPS, groups.to_coordinator),
         (apis.API_VERSIONS, api_versions.api_versions),
         (apis.SASL_HANDSHAKE, sasl.sasl_handshake),
         (apis.SASL_AUTHENTICATE, sasl.sasl_authenticate),
-        (apis.CREATE_TOPICS, controller.to_controller, (_CREATE, _CLUSTER), (_CREATE, _TOPIC)),
-        (apis.DELETE_TOPICS, controller.to_controller, (_DELETE, _TOPIC)),
-        (apis.DELETE_RECORDS, records.delete_records, (_DELETE, _TOPIC)),
-        (apis.INIT_PRODUCER_ID, transactions.init_producer_id,
-         (Operation.IDEMPOTENT_WRITE, _CLUSTER), (_WRITE, _ID), (_WRITE, _TOPIC)),
-        (apis.ADD_PARTITIONS_TO_TXN, transactions.to_coordinator, (_WRITE, _ID), (_WRITE, _TOPIC)),
-        (apis.ADD_OFFSETS_TO_TXN, transactions.add_offsets, (_WRITE, _ID), (_READ, _GROUP)),
-        (apis.END_TXN, transactions.to_coordinator, (_WRITE, _ID)),
+        (apis.CREATE_TOPICS, controller.to_controller),
+        (apis.DELETE_TOPICS, controller.to_controller),
+        (apis.DELETE_RECORDS, records.delete_records),
+        (apis.INIT_PRODUCER_ID, transactions.init_producer_id),
+        (apis.ADD_PARTITIONS_TO_TXN, transactions.to_coordinator),
+        (apis.ADD_OFFSETS_TO_TXN, transactions.add_offsets),
+        (apis.END_TXN, transactions.to_coordinator),
         (apis.WRITE_TXN_MARKERS, transactions.write_markers,
          (_ALTER, _CLUSTER), (_ACTION, _CLUSTER)),
-        (apis.TXN_OFFSET_COMMIT, transactions.txn_offset_commit,
-         (_WRITE, _ID), (_READ, _GROUP), (_READ, _TOPIC)),
-        (apis.DESCRIBE_TRANSACTIONS, transactions.to_coordinator, (_DESCRIBE, _ID)),
-        (apis.LIST_TRANSACTIONS, transactions.to_coordinator, (_DESCRIBE, _ID)),
-        (apis.OFFSET_FOR_LEADER_EPOCH, epochs.offset_for_leader_epoch,
-         (_DESCRIBE, _TOPIC), (_ACTION, _CLUSTER)),
+        (apis.TXN_OFFSET_COMMIT, transactions.txn_offset_commit),
+        (apis.DESCRIBE_TRANSACTIONS, transactions.to_coordinator),
+        (apis.LIST_TRANSACTIONS, transactions.to_coordinator),
+        (apis.OFFSET_FOR_LEADER_EPOCH, epochs.offset_for_leader_epoch),
         (apis.DESCRIBE_ACLS, acls.describe_acls, (_DESCRIBE, _CLUSTER)),
         (apis.CREATE_ACLS, acls.alter_acls, (_ALTER, _CLUSTER)),
         (apis.DELETE_ACLS, acls.alter_acls, (_ALTER, _CLUSTER)),
-        (apis.DESCRIBE_CONFIGS, configs.describe_configs,
-         (Operation.DESCRIBE_CONFIGS, _CLUSTER), (Operation.DESCRIBE_CONFIGS, _TOPIC)),
-        (apis.ALTER_CONFIGS, controller.to_controller,
-         (Operation.ALTER_CONFIGS, _CLUSTER), (Operation.ALTER_CONFIGS, _TOPIC)),
+        (apis.DESCRIBE_CONFIGS, configs.describe_configs),
+        (apis.ALTER_CONFIGS, controller.to_controller),
         (apis.ALTER_REPLICA_LOG_DIRS, log_dirs.alter_replica_log_dirs, (_ALTER, _CLUSTER)),
         (apis.DESCRIBE_LOG_DIRS, log_dirs.describe_log_dirs, (_DESCRIBE, _CLUSTER)),
-        (apis.CREATE_PARTITIONS, controller.to_controller, (_ALTER, _TOPIC)),
-        (apis.DELETE_GROUPS, groups.to_coordinator, (_DELETE, _GROUP)),
+        (apis.CREATE_PARTITIONS, controller.to_controller),
+        (apis.DELETE_GROUPS, groups.to_coordinator),
         (apis.ELECT_LEADERS, controller.to_controller, (_ALTER, _CLUSTER)),
-        (apis.INCREMENTAL_ALTER_CONFIGS, controller.to_controller,
-         (Operation.ALTER_CONFIGS, _CLUSTER), (Operation.ALTER_CONFIGS, _TOPIC)),
+        (apis.INCREMENTAL_ALTER_CONFIGS, controller.to_controller),
         (apis.ALTER_PARTITION_REASSIGNMENTS, controller.to_controller, (_ALTER, _CLUSTER)),
         (apis.LIST_PARTITION_REASSIGNMENTS, controller.to_controller, (_DESCRIBE, _CLUSTER)),
-        (apis.OFFSET_DELETE, groups.to_coordinator, (_DELETE, _GROUP), (_READ, _TOPIC)),
+        (apis.OFFSET_DELETE, groups.to_coordinator),
         (apis.UPDATE_FEATURES, controller.to_controller, (_ALTER, _CLUSTER)),
         (apis.DESCRIBE_QUORUM, cluster.describe_quorum, (_DESCRIBE, _CLUSTER)),
-        (apis.DESCRIBE_CLUSTER, cluster.describe_cluster, (_DESCRIBE, _CLUSTER)),
-        (apis.DESCRIBE_PRODUCERS, producers.describe_producers, (_READ, _TOPIC)),
+        (apis.DESCRIBE_CLUSTER, cluster.describe_cluster),
+        (apis.DESCRIBE_PRODUCERS, producers.describe_producers),
+        (apis.CREATE_DELEGATION_TOKEN, tokens.create_token),
+        (apis.RENEW_DELEGATION_TOKEN, tokens.renew_token),
+        (apis.EXPIRE_DELEGATION_TOKEN, tokens.expire_token),
+        (apis.DESCRIBE_DELEGATION_TOKEN, tokens.describe_tokens),
         (apis.DESCRIBE_USER_SCRAM_CREDENTIALS, users.describe_user_scram_credentials,
          (_DESCRIBE, _CLUSTER)),
         (apis.ALTER_USER_SCRAM_CREDENTIALS, controller.to_controller, (_ALTER, _CLUSTER)),
@@ -121,7 +118,7 @@ ROUTES: dict[int, Route] = {
         (apis.UNREGISTER_CONTROLLER, controller.to_controller, (_ALTER, _CLUSTER)),
         (apis.LIST_CONFIG_RESOURCES, configs.list_config_resources,
          (Operation.DESCRIBE_CONFIGS, _CLUSTER)),
-        (apis.DESCRIBE_TOPIC_PARTITIONS, metadata.describe_topic_partitions, (_DESCRIBE, _TOPIC)),
+        (apis.DESCRIBE_TOPIC_PARTITIONS, metadata.describe_topic_partitions),
     )
 }  # fmt: skip
 """By API key: exactly the APIs that wire/tables says our broker serves."""

@@ -50,7 +50,7 @@ def failed(problem: BaseException) -> dict[str, Any]:
 
 
 def operations(node: Node, request: Request, kind: Kind, name: str) -> int:
-    """What the caller may do to a resource, one bit per operation."""
+    """The operations that the caller may do to a resource, one bit each."""
     if not node.admission.guards(request.peer):
         return everything(kind)
     return node.admission.operations(request.peer, kind, name)

@@ -30,6 +30,7 @@ def open_logs(node: Node, partitions: Any, to_read: bool = False) -> None:
 
 def fetch(node: Node, request: Request) -> None:
     """Tell the data plane what the request reads, and hand it back."""
+    node.admission.renew(request)
     names = node.image.names
     wanted = []
     for topic in request.body.topics:

@@ -1,10 +1,11 @@
 """Metadata and DescribeTopicPartitions: which topics there are, and where to find them."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.disk.layout import METADATA_TOPIC, topic_problem
 from kafkalog.metadata.image import INTERNAL_TOPICS
-from kafkalog.security.permissions import Kind, Operation
+from kafkalog.security.permissions import CLUSTER_NAME, Kind, Operation
 from kafkalog.server.handlers.common import (
     cluster_operations,
     node_entries,
@@ -20,7 +21,7 @@ from kafkalog.wire.values import ZERO_UUID
 if TYPE_CHECKING:
     from kafkalog.metadata.image import Topic
 
-__all__ = ["describe_topic_partitions", "made_on_use", "metadata"]
+__all__ = ["IDS_SINCE", "creatable", "describe_topic_partitions", "made_on_use", "metadata"]
 
 IDS_SINCE = 12
 """In requests of versions 10 and 11, topic ids have no meaning."""
@@ -63,7 +64,9 @@ def _visible(node: Node, request: Request) -> list["Topic"]:
     topics = node.image.topics
     names = set(filter(_shown, topics))
     if node.admission.guards(request.peer):
-        names = node.admission.allowed(request.peer, Operation.DESCRIBE, Kind.TOPIC, names)
+        names = node.admission.allowed(
+            request.peer, Operation.DESCRIBE, Kind.TOPIC, names, quiet=True
+        )
     return [topic for topic in topics.values() if topic.name in names]
 
 
@@ -78,7 +81,8 @@ def _requested(node: Node, request: Request) -> list[dict[str, Any]]:
     names = [topic.name for topic in body.topics if topic.name is not None]
     # Kafka answers a request that creates a topic with its absence, and the client pauses.
     if body.allow_auto_topic_creation and node.config.auto_create_topics_enable:
-        create_missing(node, [name for name in names if made_on_use(name)])
+        allowed = creatable(node, request, filter(made_on_use, names))
+        create_missing(node, [name for name in names if name in allowed])
     image = node.image
     found: list[dict[str, Any]] = []
     # Each once, as in Kafka: otherwise a small request could ask for any number of answers.
@@ -94,6 +98,16 @@ def _requested(node: Node, request: Request) -> list[dict[str, Any]]:
             found.append({"error_code": _missing(entry.name), "name": entry.name,
                           "is_internal": entry.name in INTERNAL_TOPICS})  # fmt: skip
     return found
+
+
+def creatable(node: Node, request: Request, names: Iterable[str]) -> set[str]:
+    """Those of the names under which the caller may create a topic."""
+    admission, peer = node.admission, request.peer
+    if not admission.guards(peer) or admission.allows(
+        peer, Operation.CREATE, Kind.CLUSTER, CLUSTER_NAME, quiet=True
+    ):
+        return set(names)
+    return admission.allowed(peer, Operation.CREATE, Kind.TOPIC, names)
 
 
 def made_on_use(name: str) -> bool:

@@ -87,6 +87,7 @@ class _Outcome(NamedTuple):
 
 def produce(node: Node, request: Request) -> None:
     """Open the logs; append here what C cannot, else hand the request back."""
+    node.admission.renew(request)
     body = request.body
     named = [(_name(node, request, topic), topic) for topic in body.topic_data]
     open_logs(node, ((n, p.index) for n, t in named if n for p in t.partition_data))

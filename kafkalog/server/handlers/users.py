@@ -14,6 +14,6 @@ def describe_user_scram_credentials(node: Node, request: Request) -> dict[str, A
     asked = request.body.users
     names = None if asked is None else [one.name for one in asked]
     return {
-        "error_message": None,
+        "error_message": "",  # as Kafka
         "results": users.describe_user_scram_credentials(node.image, names),
     }

@@ -1,11 +1,22 @@
-"""The buckets in C that count what clients use, for quotas."""
+"""The buckets in C that count the use of clients' quotas, and the limits of connections there."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkalog._native import check, ffi, lib
 
-__all__ = ["Buckets"]
+__all__ = ["Buckets", "IpLimit"]
+
+
+class IpLimit(NamedTuple):
+    """An address with limits of its own."""
+
+    address: bytes
+    """16 bytes, IPv4 mapped to IPv6."""
+    connections_max: int
+    """At the same time; -1: as other addresses."""
+    rate: int
+    """New ones a second; 0: as other addresses."""
 
 
 class Buckets:
@@ -64,3 +75,20 @@ class Buckets:
         Raises: NotFound, when the request has ended.
         """
         check(lib.kl_server_throttle(self._c, request_id, ms))
+
+    def set_arrivals(self, rate: int, ip_rate: int, of_ips: Sequence[IpLimit]) -> None:
+        """Limit new connections a second: in total, and of an address; `of_ips`: addresses with
+        limits of their own.
+
+        Raises: ArgumentError, NoMemory.
+        """
+        limits = ffi.new("kl_arrival_limits *", (rate, ip_rate))
+        rows = ffi.new("kl_ip_limit[]", list(of_ips))
+        check(lib.kl_server_set_arrivals(self._c, limits, rows, len(of_ips)))
+
+    def set_listener_limits(self, listener: int, connections_max: int, rate: int) -> None:
+        """Limit a listener's connections, at the same time and new ones a second.
+
+        Raises: ArgumentError.
+        """
+        check(lib.kl_server_set_listener_limits(self._c, listener, connections_max, rate))

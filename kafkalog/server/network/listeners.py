@@ -1,5 +1,6 @@
 """Listeners: where connections are accepted, and the addresses that clients get."""
 
+import ipaddress
 import logging
 import re
 import socket
@@ -16,6 +17,7 @@ __all__ = [
     "Advertised",
     "Listener",
     "bootstrap_servers",
+    "exposed",
     "named",
     "own_host",
     "parse_listener",
@@ -215,6 +217,25 @@ def plan(
             host = this_host = this_host or own_host()
         found.append(Advertised(listener.name, host, one.port or bound.get(listener.name, 0)))
     return tuple(found)
+
+
+def exposed(config: ServerConfig) -> list[Listener]:
+    """The listeners that other machines reach, and whose clients do not authenticate."""
+
+    def is_open(one: Listener) -> bool:
+        own = config.of_listener(one.name)
+        certified = one.protocol.encrypts and own.ssl_client_auth == "required"
+        return not (one.protocol.authenticates or certified)
+
+    def is_reached(one: Listener) -> bool:
+        if one.host.startswith(_UNIX) or one.host == "localhost":
+            return False
+        try:
+            return not ipaddress.ip_address(one.host).is_loopback
+        except ValueError:  # a name, or all addresses
+            return True
+
+    return [one for one in planned(config) if is_open(one) and is_reached(one)]
 
 
 def own_host() -> str:

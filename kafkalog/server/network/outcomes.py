@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-__all__ = ["Appended", "HandshakeFailure", "Stats", "Usage"]
+__all__ = ["Appended", "HandshakeFailure", "Stats"]
 
 
 class Appended(NamedTuple):
@@ -27,6 +27,7 @@ class Stats(NamedTuple):
     connections: int
     accepted: int
     refused_per_ip: int
+    held_per_ip: int
     accept_pauses: int
     closed_idle: int
     closed_half_frame: int
@@ -59,16 +60,3 @@ class HandshakeFailure(NamedTuple):
     reason: str
     lost: int
     """Further failures before it that are not reported."""
-
-
-class Usage(NamedTuple):
-    """The totals of Produce and Fetch of a principal since the start."""
-
-    produce_requests: int
-    produce_bytes: int
-    """Bytes of the requests."""
-    fetch_requests: int
-    fetch_bytes: int
-    """Bytes of records."""
-    denied: int
-    """Partitions."""

@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from kafkalog._native import ffi
+from kafkalog._native import ffi, lib
 
 __all__ = ["Answers", "RawRequest"]
 
@@ -21,6 +21,9 @@ class Answers(Protocol):
 
     def read(self, request_id: int) -> None:
         """Free its bytes."""
+
+    def throttle(self, request_id: int, ms: int) -> None:
+        """Mute its connection for that time once it is answered."""
 
     def drop(self, request_id: int) -> None:
         """Close its connection."""
@@ -70,7 +73,7 @@ class RawRequest:
         self.body_bytes: int = info.body_bytes
         self._at = info.body
         self._body: memoryview | None = None
-        if self.body_bytes <= COPIED_BYTES_MAX:
+        if self.body_bytes <= COPIED_BYTES_MAX and self.not_fast != lib.KL_UP_QUOTA:
             self._body = self.body
 
     @property

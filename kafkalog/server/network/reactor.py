@@ -15,8 +15,9 @@ from kafkalog.config.server import ServerConfig
 from kafkalog.errors import ArgumentError
 from kafkalog.replication.followers import CaughtUp, Follower, FollowerState
 from kafkalog.server.network.buckets import Buckets
-from kafkalog.server.network.outcomes import Appended, HandshakeFailure, Stats, Usage
+from kafkalog.server.network.outcomes import Appended, HandshakeFailure, Stats
 from kafkalog.server.network.raw_request import RawRequest
+from kafkalog.server.network.rights import RIGHTS, Rights, Usage
 from kafkalog.server.network.roles import RoleChange, role_of
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ UNIDENTIFIED_RAW: int = lib.KL_UNIDENTIFIED_RAW
 """The same, and its next frames are tokens without a header: SaslAuthenticate of version -1."""
 TOKEN: int = lib.KL_HEADER_TOKEN
 """The header version of an answer that is such a token."""
-RIGHTS: int = lib.KL_MAY_WRITE | lib.KL_MAY_READ | lib.KL_MAY_REPLICATE
-"""All that Produce and Fetch ask for."""
 NO_CONTROL = -1
 """The listener number that means "no listener is served first"."""
 _NO_ID = bytes(16)
@@ -55,7 +54,7 @@ def _c_followers(followers: Sequence[Follower]) -> Any:
     return ffi.new("kl_follower[]", followers)  # its fields are in the same order
 
 
-class Reactor:
+class Reactor(Rights):
     """A kl_server.  Safe to use from many threads; a forked child gets ForkedHandle."""
 
     def __init__(
@@ -102,33 +101,14 @@ class Reactor:
         out = ffi.new("kl_server **")
         check(lib.kl_server_new(ffi.new("kl_server_config *", settings), out))
         self._c = ffi.gc(out[0], lib.kl_server_free)
-        self.set_permit(ANONYMOUS, RIGHTS)
+        for number in (ANONYMOUS, lib.KL_PROCESS):
+            self.set_permit(number, RIGHTS)
         self.buckets = Buckets(self._c)
-        """What clients use of their quotas."""
+        """The use of clients' quotas."""
         self._stopped = False
         # The logs that C uses: they must not be garbage collected before it has stopped.
         self._logs: dict[tuple[str, int], Handle] = {}
         self._end = weakref.finalize(self, _end, self._c, self._logs)
-
-    # ---- who may read and write ----------------------------------------------------------------
-
-    def set_permit(self, principal: int, rights: int, throttle_ms: int = 0) -> None:
-        """Set the rights (KL_MAY_*) of a principal on all topics, and the throttle time that its
-        answers report, from the next Produce or Fetch on.
-
-        Raises: ArgumentError, NoMemory.
-        """
-        permit = ffi.new("kl_permit *", (rights, throttle_ms))
-        check(lib.kl_server_set_permit(self._c, principal, permit))
-
-    def usage(self, principal: int) -> Usage:
-        """The totals of Produce and Fetch of a principal.
-
-        Raises: NotFound: set_permit was never called for it.
-        """
-        out = ffi.new("kl_usage *")
-        check(lib.kl_server_get_usage(self._c, principal, out))
-        return Usage(**{name: int(getattr(out, name)) for name in Usage._fields})
 
     # ---- its life ------------------------------------------------------------------------------
 
@@ -144,14 +124,6 @@ class Reactor:
         c_tls = ffi.NULL if tls is None else tls.c
         check(lib.kl_server_listen(self._c, host.encode(), port, listener, c_tls, bound))
         return int(bound[0])
-
-    def authenticate(self, listener: int) -> None:
-        """From now on, connections of a listener must authenticate: each begins as UNIDENTIFIED,
-        and all its requests are taken here, one at a time.
-
-        Raises: ArgumentError.
-        """
-        check(lib.kl_server_authenticate(self._c, listener))
 
     def set_tls(self, listener: int, tls: "TlsContext") -> None:
         """Use other keys for later connections of a listener that has TLS; open ones go on.
@@ -173,6 +145,14 @@ class Reactor:
         peer, reason = (ffi.string(text).decode("utf-8", "replace")
                         for text in (out.peer, out.reason))  # fmt: skip
         return HandshakeFailure(out.listener, peer, reason, out.lost)
+
+    def authenticate(self, listener: int) -> None:
+        """From now on, connections of a listener must authenticate: each begins as UNIDENTIFIED,
+        and all its requests are taken here, one at a time.
+
+        Raises: ArgumentError.
+        """
+        check(lib.kl_server_authenticate(self._c, listener))
 
     def adopt(self, connection: socket.socket, listener: int) -> None:
         """Serve one end of a connected stream socket as if it had been accepted on `listener`.
@@ -275,6 +255,10 @@ class Reactor:
         Raises: NotFound, when the request has ended.
         """
         check(lib.kl_server_read(self._c, request_id))
+
+    def throttle(self, request_id: int, ms: int) -> None:
+        """As Buckets.throttle."""
+        self.buckets.throttle(request_id, ms)
 
     def drop(self, request_id: int) -> None:
         """Close the request's connection.

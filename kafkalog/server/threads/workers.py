@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkalog._native import lib
 from kafkalog.errors import KafkalogError
 from kafkalog.server.request import Request
 from kafkalog.wire import apis
@@ -42,8 +43,11 @@ class Workers:
         route: Callable[[Request], None],
         name: str,
         bulk: "SerialExecutor",
+        resolve: Callable[["RawRequest"], None],
     ) -> None:
-        """`route` answers a request; if it raises, that request's connection is closed."""
+        """`route` answers a request; if it raises, that request's connection is closed.
+        `resolve`: tells C the quotas of a request's client."""
+        self._resolve = resolve
         self._reactor = reactor
         self._bulk = bulk
         self._route = route
@@ -77,11 +81,22 @@ class Workers:
             raw = self._reactor.take(TAKE_MS)
             if raw is None:
                 continue
+            if raw.not_fast == lib.KL_UP_QUOTA:
+                self._tell_quotas(raw)
+                continue
             small = LARGE_PRODUCE_BYTES if raw.api_key == apis.PRODUCE.key else LARGE_BYTES
             if raw.body_bytes > small:
                 self._bulk.submit(partial(self._large, raw))
             else:
                 self._one(Request(self._reactor, raw))
+
+    def _tell_quotas(self, raw: "RawRequest") -> None:
+        try:
+            self._resolve(raw)
+        except Exception:
+            _logger.exception("%r: its client's quotas are unknown; it is closed", raw)
+            with suppress(KafkalogError):
+                raw.drop()
 
     def _large(self, raw: "RawRequest") -> None:
         if not self._reactor.stopped:

@@ -7,7 +7,7 @@ from kafkalog.wire.api import Api
 __all__ = ["CREATE_ACLS", "DELETE_ACLS", "DESCRIBE_ACLS"]
 
 DESCRIBE_ACLS = Api(
-    29, "DescribeAcls", "1-3", flexible=2,
+    29, "DescribeAcls", "1-3", flexible=2, served="1-3",
     request="""
         ResourceTypeFilter:i8, ResourceNameFilter:str(null), PatternTypeFilter:i8(=3),
         PrincipalFilter:str(null), HostFilter:str(null), Operation:i8, PermissionType:i8
@@ -22,7 +22,7 @@ DESCRIBE_ACLS = Api(
 )  # fmt: skip
 
 CREATE_ACLS = Api(
-    30, "CreateAcls", "1-3", flexible=2,
+    30, "CreateAcls", "1-3", flexible=2, served="1-3",
     request="""
         Creations[]{
             ResourceType:i8, ResourceName:str, ResourcePatternType:i8(=3), Principal:str,
@@ -33,7 +33,7 @@ CREATE_ACLS = Api(
 )  # fmt: skip
 
 DELETE_ACLS = Api(
-    31, "DeleteAcls", "1-3", flexible=2,
+    31, "DeleteAcls", "1-3", flexible=2, served="1-3",
     request="""
         Filters[]{
             ResourceTypeFilter:i8, ResourceNameFilter:str(null), PatternTypeFilter:i8(=3),

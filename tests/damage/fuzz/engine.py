@@ -51,7 +51,7 @@ _FAST_PATH = (
     "plane/caught_up", "plane/codes", "plane/cold", "plane/data", "plane/fetch",
     "plane/fetch_answer", "plane/fetch_parse", "plane/fetch_read", "plane/fetchset",
     "plane/leaders", "plane/plane", "plane/produce", "plane/produce_answer", "plane/racks",
-    "plane/session", "plane/topics",
+    "plane/rules", "plane/session", "plane/topics",
 )  # fmt: skip
 _CONNECTION = (
     "net/authentication", "net/conn", "net/exchange", "net/frame", "net/openssl", "net/pause",

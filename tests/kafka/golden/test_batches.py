@@ -25,6 +25,21 @@ OLD = [path for path in LOGS if "oldformats" in name(path) and path.stat().st_si
 UNCLEAN = [path for path in LOGS if "unclean" in name(path)]
 
 
+def by_case(paths):
+    """Parameters: the paths of each case, by its folder."""
+    cases_of = {}
+    for path in paths:
+        cases_of.setdefault(path.relative_to(ROOT).parts[0], []).append(path)
+    return {"argvalues": list(cases_of.values()), "ids": list(cases_of)}
+
+
+def each(paths):
+    """The paths; a failure shows the one that it belongs to, the last printed."""
+    for path in paths:
+        print(name(path))
+        yield path
+
+
 def walk(path, check_crc=True, start=0, at_once=16):
     """(headers, position where the walk ended, failure or None)."""
     handle = ffi.new("kl_walk **")
@@ -85,8 +100,13 @@ def as_dumped(batch, data):
     }
 
 
-@pytest.mark.parametrize("path", GOOD, ids=name)
-def test_headers_equal_kafkas_dump(path):
+@pytest.mark.parametrize("paths", **by_case(GOOD))
+def test_headers_equal_kafkas_dump(paths):
+    for path in each(paths):
+        equals_dump(path)
+
+
+def equals_dump(path):
     headers, end, stopped = walk(path)
     assert (end, stopped) == (path.stat().st_size, None)
     printed = dumped().get(name(path))
@@ -147,8 +167,13 @@ def uncompressed(path):
             yield batch, data[batch.pos : batch.pos + batch.batch_bytes]
 
 
-@pytest.mark.parametrize("path", GOOD, ids=name)
-def test_uncompressed_records_check(path):
+@pytest.mark.parametrize("paths", **by_case(GOOD))
+def test_uncompressed_records_check(paths):
+    for path in each(paths):
+        records_check(path)
+
+
+def records_check(path):
     """Structure and counts; strictly consecutive where compaction did not run."""
     compacted = "compaction" in name(path)
     largest = ffi.new("int64_t *")
@@ -209,8 +234,13 @@ def encode_again(batch, decoded):
     return bytes(ffi.buffer(out, size))
 
 
-@pytest.mark.parametrize("path", [p for p in GOOD if "compaction" not in name(p)], ids=name)
-def test_encoded_again_byte_for_byte(path):
+@pytest.mark.parametrize("paths", **by_case([p for p in GOOD if "compaction" not in name(p)]))
+def test_encoded_again_byte_for_byte(paths):
+    for path in each(paths):
+        encodes_again(path)
+
+
+def encodes_again(path):
     """We encode as the Java client and librdkafka do, except for the leader's fields."""
     for batch, data in uncompressed(path):
         append_time = batch.attributes & lib.KL_ATTR_LOG_APPEND_TIME

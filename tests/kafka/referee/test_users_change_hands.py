@@ -1,23 +1,30 @@
-"""A directory with SCRAM credentials goes from Apache Kafka to us and back: users log in with the
-same passwords, and both give the same answers to the same changes."""
+"""A directory with SCRAM credentials and delegation tokens goes from Apache Kafka to us and back:
+users log in with the same passwords, and both give the same answers to the same changes."""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafkalog.config.declare import Password
+from kafkalog.controller.tokens import Rules, create_token
 from kafkalog.directory.manager import Manager
 from kafkalog.kraft.records import decode, encode
 from kafkalog.metadata.image import empty_image
-from kafkalog.security.scram import ClientExchange, Mechanism, credential_of, salted_password
+from kafkalog.security.principal import Principal
+from kafkalog.security.scram import Mechanism, credential_of, salted_password
+from kafkalog.security.tokens import Token, hmac_of
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support import apache
 from tests.support.raw import Raw
+from tests.support.sasl import scram
 
 pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -26,6 +33,9 @@ FORMATTED = (
     *("--add-scram", "SCRAM-SHA-256=[name=alice,password=secret,salt=c2FsdA==,iterations=8192]"),
     *("--add-scram", "SCRAM-SHA-512=[name=alice,password=secret]"),
 )
+KEY = "s3cret"
+DAY_MS = 86_400_000
+ALICE, BOB = Principal("User", "alice"), Principal("User", "bob")
 KINDS = ("UserScramCredentialRecord", "RemoveUserScramCredentialRecord")
 
 
@@ -41,6 +51,7 @@ listeners=PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{self.sasl},C
 advertised.listeners=PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{self.sasl}
 controller.quorum.voters=1@127.0.0.1:{controller}
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT
+delegation.token.secret.key={KEY}
 sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512
 listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
 listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
@@ -49,21 +60,15 @@ listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config=org.apache.kafka.com
             formatted=FORMATTED,
         )
 
-    def login(self, mechanism: Mechanism, user: str, password: str) -> bool:
-        """Authenticate with our side of the exchange; returns whether both sides agreed."""
-        exchange = ClientExchange(mechanism, user, password)
-        with Raw(f"127.0.0.1:{self.sasl}") as raw:
-            raw.call(apis.SASL_HANDSHAKE, 1, mechanism=mechanism.sasl_name)
-            answer = b""
-            while not exchange.done:
-                data = exchange.step(answer)
-                if exchange.done:
-                    return True
-                found = raw.call(apis.SASL_AUTHENTICATE, 2, auth_bytes=data)
-                if found.error_code:
-                    return False
-                answer = found.auth_bytes
-        return True
+    def login(
+        self, mechanism: Mechanism, user: str, password: str, by_token: bool = False
+    ) -> Raw | None:
+        """A connection that authenticated with our side of the exchange; None: it was refused."""
+        raw = Raw(f"127.0.0.1:{self.sasl}")
+        if scram(raw, user, password, mechanism.sasl_name, by_token=by_token).error_code:
+            raw.socket.close()
+            return None
+        return raw
 
 
 def upsertion(user: str, mechanism: int = 1, iterations: int = 4096, **more: Any) -> Any:
@@ -111,14 +116,58 @@ def answers(raw: Raw) -> Iterator[Any]:
         yield found.error_code, found.error_message, sorted(rows)
 
 
+def token_of(kafka: Secured) -> Any:
+    """A token that alice creates in Kafka, which bob may renew."""
+    alice = kafka.login(SHA_256, "alice", "secret")
+    assert alice is not None
+    renewers = [{"principal_type": "User", "principal_name": "bob"}]
+    made = alice.call(
+        apis.CREATE_DELEGATION_TOKEN, owner_principal_type=None, owner_principal_name=None,
+        renewers=renewers, max_lifetime_ms=-1,
+    )  # fmt: skip
+    assert made.error_code == 0
+    at_ms = made.issue_timestamp_ms
+    assert (made.expiry_timestamp_ms, made.max_timestamp_ms) == (
+        at_ms + DAY_MS, at_ms + 7 * DAY_MS
+    )  # fmt: skip
+    return made
+
+
 def records(directory: Path) -> list[bytes]:
     """The bytes of the records about credentials in the metadata log, in order."""
     found = []
     with Manager(directory, mode="r") as manager:
-        for record in manager.get("__cluster_metadata", 0).scan():
+        for record in manager.get("__cluster_metadata", 0):
             if record.value and not isinstance(entry := decode(bytes(record.value)), str):
                 found += [bytes(record.value)] if entry.name in KINDS else []
     return found
+
+
+def changed_here(directory: Path, token: Any) -> Any:
+    """Change credentials in our broker and create a token, which is returned; `token`: Kafka's."""
+    with Broker(directory) as broker:
+        known = node_of(broker).image.scram
+        assert known["alice", 1] == credential_of(SHA_256, "secret", 8192, b"salt")
+        image = node_of(broker).image
+        assert hmac_of(Password(KEY), token.token_id) == token.hmac
+        assert image.tokens == {token.token_id: Token(
+            token.token_id, ALICE, ALICE, (BOB,), token.issue_timestamp_ms,
+            token.max_timestamp_ms, token.expiry_timestamp_ms,
+        )}  # fmt: skip
+        rules = Rules(Password(KEY), 7 * DAY_MS, DAY_MS, token.issue_timestamp_ms)
+        ours_made = partial(
+            create_token, rules=rules, token_id="ours", owner=BOB, requester=ALICE, renewers=[],
+            lifetime_ms=-1,
+        )  # fmt: skip
+        (made,) = node_of(broker).controller_apis.alter(ours_made)
+        with Raw(broker.bootstrap_servers) as raw:
+            for user, mechanism in (("bob", SHA_256), ("f,=o", SHA_512)):
+                salted = salted_password(mechanism, "pencil", b"pepper", 4096)
+                new = upsertion(user, mechanism, salt=b"pepper", salted_password=salted)
+                raw.call(apis.ALTER_USER_SCRAM_CREDENTIALS, deletions=[], upsertions=[new])
+            gone = [deletion("alice"), deletion("odd")]
+            raw.call(apis.ALTER_USER_SCRAM_CREDENTIALS, deletions=gone, upsertions=[])
+    return made
 
 
 def test_a_directory_with_credentials_changes_hands(kafka_jars: Path, tmp_path: Path) -> None:
@@ -134,21 +183,19 @@ def test_a_directory_with_credentials_changes_hands(kafka_jars: Path, tmp_path: 
                 .results[0] for one in odd
             )  # fmt: skip
         assert kafka.login(SHA_256, "alice", "secret") and kafka.login(SHA_512, "alice", "secret")
-        assert kafka.login(SHA_256, "carol", "wrong") is False
+        assert kafka.login(SHA_256, "carol", "wrong") is None
+        token = token_of(kafka)
         assert kafka.stop() in (0, 143)
     # Two differences: we say what is wrong with an empty password, and have a longest salt.
     assert empty.error_code == ErrorCode.UNKNOWN_SERVER_ERROR and long.error_code == 0
-    with Broker(theirs) as broker:
-        known = node_of(broker).image.scram
-        assert known["alice", 1] == credential_of(SHA_256, "secret", 8192, b"salt")
-        with Raw(broker.bootstrap_servers) as raw:
-            for user, mechanism in (("bob", SHA_256), ("f,=o", SHA_512)):
-                salted = salted_password(mechanism, "pencil", b"pepper", 4096)
-                new = upsertion(user, mechanism, salt=b"pepper", salted_password=salted)
-                raw.call(apis.ALTER_USER_SCRAM_CREDENTIALS, deletions=[], upsertions=[new])
-            gone = [deletion("alice"), deletion("odd")]
-            raw.call(apis.ALTER_USER_SCRAM_CREDENTIALS, deletions=gone, upsertions=[])
+    made = changed_here(theirs, token)
     with Secured(theirs) as kafka:
+        for name, password, caller in (("ours", made["hmac"], "bob"),
+                                       (token.token_id, token.hmac, "alice")):  # fmt: skip
+            by_token = kafka.login(SHA_512, name, b64encode(password).decode(), by_token=True)
+            assert by_token is not None, caller
+            refused = by_token.call(apis.DESCRIBE_DELEGATION_TOKEN, owners=None)
+            assert refused.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         assert kafka.login(SHA_256, "bob", "pencil") and kafka.login(SHA_512, "f,=o", "pencil")
         assert kafka.login(SHA_512, "alice", "secret") and not kafka.login(SHA_256, "alice", "x")
         assert kafka.stop() in (0, 143)

@@ -14,7 +14,9 @@ from kafkalog.client.link.transport import Options
 from kafkalog.client.producer import settings as producers
 from kafkalog.config.admin import AdminConfig
 from kafkalog.config.consumer import ConsumerConfig
+from kafkalog.config.login import LoginSettings
 from kafkalog.config.producer import ProducerConfig
+from kafkalog.config.ssl import SslSettings
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "client-options.md"
 KINDS = ("Producer", "Consumer", "Admin")
@@ -101,6 +103,15 @@ JAVAS: dict[str, dict[str, object]] = {
         **PATIENCE, "connections.max.idle.ms": 300_000, "default.api.timeout.ms": 60_000,
     },
 }  # fmt: skip
+SECURITY: dict[str, object] = {
+    "sasl.login.refresh.window.factor": 0.8, "sasl.login.retry.backoff.max.ms": 10_000,
+    "sasl.login.retry.backoff.ms": 100, "sasl.mechanism": "GSSAPI",
+    "sasl.oauthbearer.header.urlencode": False, "security.protocol": "PLAINTEXT",
+    "ssl.enabled.protocols": ("TLSv1.2", "TLSv1.3"),
+    "ssl.endpoint.identification.algorithm": "https", "ssl.keystore.type": "JKS",
+    "ssl.protocol": "TLSv1.3", "ssl.truststore.type": "JKS",
+}  # fmt: skip
+"""Of every client; all others of TLS and logins are null in Java, and empty here."""
 OWN = {
     "client.id", "enable.auto.offset.store", "group.id", "group.instance.id",
     "kafkalog.storage.timeout.ms", "partitioner", "transactional.id",
@@ -112,8 +123,12 @@ OWN = {
 def test_defaults_are_javas(kind: str) -> None:
     """As in Apache Kafka 4, except batch.size; see docs/client-options.md."""
     found = {name: one.default for name, one in CONFIGS[kind].table.items()}
-    assert found.keys() - JAVAS[kind].keys() <= OWN
-    differ = {name for name, value in JAVAS[kind].items() if found[name] != value}
+    javas = JAVAS[kind] | SECURITY
+    secured = {*SslSettings.table, *LoginSettings.table}
+    others = found.keys() - javas.keys()
+    assert others - secured <= OWN
+    assert [name for name in others & secured if found[name]] == ["sasl.login.read.timeout.ms"]
+    differ = {name for name, value in javas.items() if found[name] != value}
     assert differ == ({"batch.size"} if kind == "Producer" else set())
 
 

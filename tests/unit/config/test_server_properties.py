@@ -60,7 +60,7 @@ def test_unknown_names_are_named_with_the_nearest_known_one() -> None:
 
 
 def test_unsupported_settings_are_reported() -> None:
-    names = ["quota.window.num", "share.coordinator.threads", "transaction.two.phase.commit.enable"]
+    names = ["share.coordinator.threads", "transaction.two.phase.commit.enable"]
     for name, note in zip(names, sorted_out(dict.fromkeys(names, "x")).notes, strict=True):
         assert note == f"{name}: ignored: it is not supported yet"
 

@@ -26,7 +26,7 @@ def test_rows_that_do_not_fit_one_batch_are_refused(tmp_path):
     with kafkalog.Log(tmp_path / "orders-0", config={"max.message.bytes": 2000}) as log:
         with pytest.raises(kafkalog.errors.MessageTooLarge, match="100 rows do not fit one batch"):
             log.append_many([b"x" * 100] * 100, expected_offset=0)
-        with pytest.raises(kafkalog.errors.ArgumentError, match="found no rows"):
+        with pytest.raises(kafkalog.errors.ArgumentError, match="append at least one row"):
             log.append_many([], expected_offset=0)
         assert log.end_offset == 0
         log.append_many([b"x" * 100] * 15, expected_offset=0)

@@ -137,7 +137,7 @@ def test_a_fetch_of_an_unknown_session_counts_no_partition(served, peer):
 
 @pytest.mark.parametrize(
     ("principal", "rights", "throttle_ms"),
-    [(-1, 0, 0), (lib.KL_PRINCIPALS_MAX, 0, 0), (1, 8, 0), (1, -1, 0), (1, 0, -1)],
+    [(-1, 0, 0), (lib.KL_PRINCIPALS_MAX, 0, 0), (2, 8, 0), (2, -1, 0), (2, 0, -1)],
 )
 def test_invalid_permits_are_refused(served, principal, rights, throttle_ms):
     with pytest.raises(ArgumentError):

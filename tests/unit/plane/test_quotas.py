@@ -14,6 +14,8 @@ from tests.unit.plane.peer import ALL, LEADER, NONE, Peer, Served, one
 from tests.unit.plane.test_fetch import fill
 
 WINDOWS = {"quota.window.num": 11, "quota.window.size.seconds": 1}
+PRODUCE, FETCH = 0, 1
+"""Keys of the APIs."""
 TAKE_MS = 5_000
 WINDOW_MS = 10_000
 """The windows before the current one, over which the first rate is measured."""
@@ -133,11 +135,11 @@ def test_bytes_of_produce_requests_count(served: Served, peer: Peer, quotas: Quo
     assert wait_ms == wait_of(size, limit) > 0
     peer.send_fetch({("t", 0): 0})
     served.advance(wait_ms - 1)
-    assert served.reactor.stats().requests[1 - 1] == 1
-    assert 1 not in served.reactor.stats().requests, "the fetch was not read"
+    assert served.reactor.stats().requests[PRODUCE] == 1
+    assert FETCH not in served.reactor.stats().requests, "the fetch was not read"
     served.advance(1)
     assert peer.receive().throttle_time_ms == 0
-    assert served.reactor.stats().requests[1] == 1
+    assert served.reactor.stats().requests[FETCH] == 1
 
 
 def test_below_the_limit_nobody_waits_and_old_windows_are_forgotten(
@@ -166,7 +168,7 @@ def test_acks_0_is_muted_without_an_answer(served: Served, peer: Peer, quotas: Q
     peer.send_fetch({("t", 0): 0})
     wait_ms = wait_of(size_of(data), 100)
     served.advance(wait_ms - 1)
-    assert 1 not in served.reactor.stats().requests
+    assert FETCH not in served.reactor.stats().requests
     served.advance(1)
     assert peer.receive().responses[0].partitions[0].records
 
@@ -183,7 +185,7 @@ def test_requests_in_flight_are_answered_and_no_more_is_read(
     assert first > 0
     served.advance(first)
     second = peer.receive().throttle_time_ms
-    assert served.reactor.stats().requests[0] == 2
+    assert served.reactor.stats().requests[PRODUCE] == 2
     served.advance(second)
     peer.receive()
 
@@ -371,7 +373,7 @@ def test_a_muted_connection_moves_to_another_thread(
     for each in peers:
         each.send_fetch({("t", 0): 0})
     served.advance(wait_ms - 1)
-    assert 1 not in served.reactor.stats().requests
+    assert FETCH not in served.reactor.stats().requests
     served.advance(1)
     for each in peers:
         assert each.receive().responses
@@ -385,7 +387,7 @@ def test_a_large_frame_that_has_begun_is_read(served: Served, peer: Peer, quotas
     peer.send_produce({("t", 0): big}, acks=ALL)
     quotas.resolve()
     assert peer.receive().throttle_time_ms > 0
-    found = peer.receive() if served.reactor.stats().requests[0] == 2 else None
+    found = peer.receive() if served.reactor.stats().requests[PRODUCE] == 2 else None
     if found is None:  # not a byte of it was read before
         served.advance(200_000)
         found = peer.receive()

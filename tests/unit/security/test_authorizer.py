@@ -57,8 +57,8 @@ def naive(
     """The rules, one after the other."""
     about = [
         a for a in acls
-        if a.kind == kind
-        and (a.name == name if a.pattern == LITERAL else name.startswith(a.name))
+        if (a.kind == kind
+        and (a.name == name if a.pattern == LITERAL else name.startswith(a.name)))
         or (a.kind == kind and a.pattern == LITERAL and a.name == "*")
     ]  # fmt: skip
     applying = [a for a in about if a.principal in ("User:*", str(principal))
@@ -83,7 +83,8 @@ def drawn(rng: random.Random, names: Sequence[str] = NAMES) -> Acl:
 def test_the_index_agrees_with_the_rules_read_one_by_one(default: bool) -> None:
     rng = random.Random(39)
     asked = list(itertools.product((ALICE, BOB), (HOST, OTHER), (READ, WRITE, DESCRIBE),
-                                   (TOPIC, GROUP), ("a", "abc", "abcd", "b", "*", "*x", "𐐷bc")))  # fmt: skip
+                                   (TOPIC, GROUP),
+                                   ("a", "abc", "abcd", "b", "*", "*x", "𐐷bc")))  # fmt: skip
     for _ in range(150):
         acls = {drawn(rng): None for _ in range(rng.randrange(1, 12))}
         ours = authorizer(*acls, allow_if_no_acl=default)
@@ -220,12 +221,14 @@ def test_a_match_selects_what_applies_to_a_name() -> None:
     ("bad", "what"),
     [
         (acl(kind=ANY), "Invalid resourceType ANY"), (acl(kind=0), "Invalid resourceType UNKNOWN"),
-        (acl(pattern=ANY), "Invalid patternType ANY"), (acl(pattern=2), "Invalid patternType MATCH"),
+        (acl(pattern=ANY), "Invalid patternType ANY"),
+        (acl(pattern=2), "Invalid patternType MATCH"),
         (acl(operation=ANY), "Invalid operation ANY"), (acl(operation=0), "Invalid operation UNKN"),
         (acl(permission=ANY), "Invalid permissionType ANY"), (acl(name=""), "empty resource name"),
         (acl("x", kind=Kind.CLUSTER), "only valid name"), (acl(principal="alice"), "no colon"),
         (acl(host=""), "Host pattern"), (acl(host="10.0.0.0/33"), "CIDR notation"),
-        (acl(host="10.0.0.0/255.0.0.0"), "CIDR"), (acl(host="x/8"), "CIDR"), (acl(host="::/129"), "CIDR"),
+        (acl(host="10.0.0.0/255.0.0.0"), "CIDR"), (acl(host="x/8"), "CIDR"),
+        (acl(host="::/129"), "CIDR"),
         (acl("x" * 40_000), "40000 bytes"),
     ],
 )  # fmt: skip
@@ -252,7 +255,7 @@ def test_hosts_match_as_a_whole_or_by_a_mask(pattern: str, host: str, wanted: bo
 
 
 def test_masks_want_the_level_that_has_them() -> None:
-    with pytest.raises(UnsupportedVersion, match="4.4-IV1"):
+    with pytest.raises(UnsupportedVersion, match=r"4\.4-IV1"):
         check_acl(acl(host="10.0.0.0/8"), masks=False)
 
 

@@ -8,12 +8,14 @@ import re
 import pytest
 
 from kafkalog.errors import ArgumentError, SaslAuthenticationFailed
+from kafkalog.security.principal import Principal
 from kafkalog.security.scram import (
     ClientExchange,
     Credential,
     Decoys,
     Mechanism,
     ServerExchange,
+    TokenLogin,
     credential_of,
     credential_of_salted,
     new_salt,
@@ -57,7 +59,8 @@ def test_the_example_of_the_standard():
     assert not server.done
     assert server.step(FINAL) == SERVER_FINAL
     assert client.step(SERVER_FINAL) == b""
-    assert client.done and server.done and server.user == "user" and not server.by_token
+    assert client.done and server.done and server.principal == Principal("User", "user")
+    assert server.expires_ms is None
 
 
 @pytest.mark.parametrize("mechanism", Mechanism)
@@ -127,14 +130,15 @@ def test_tokens_are_looked_up_by_their_extension():
 
     def token(name):
         asked.append(name)
-        return CREDENTIAL
+        return TokenLogin(CREDENTIAL, Principal("User", "alice"), 7)
 
     for lookup, known in ((token, True), (None, False)):
         server = ServerExchange(SHA_256, lambda _: pytest.fail("a user was looked up"), lookup)
         client = ClientExchange(SHA_256, "id", PASSWORD, extensions={"tokenauth": "true"})
         if known:
             _talk(client, server)
-            assert server.done and server.by_token and server.user == "id"
+            assert server.done and server.principal == Principal("User", "alice", by_token=True)
+            assert server.expires_ms == 7
         else:
             with pytest.raises(SaslAuthenticationFailed):
                 _talk(client, server)

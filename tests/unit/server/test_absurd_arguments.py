@@ -51,7 +51,7 @@ def test_wrong_arguments_of_a_scan(tmp_path: Path, name: str) -> None:
     ("how", "told"),
     [
         ({"path": None}, "path: found None, wanted a folder's path"),
-        ({"path": ""}, "path: found an empty one, wanted a folder"),
+        ({"path": ""}, "path: it is empty; give a folder's path"),
         ({"path": "b", "config": "x"}, "config: found str, wanted a mapping"),
         ({"path": "b", "config": {"nope": 1}}, "nope is not a broker setting"),
         ({"path": "b", "listeners": 9092}, "listeners: found 9092, wanted host:port"),

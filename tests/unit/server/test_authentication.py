@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kafkalog.clock import ManualClock
+from kafkalog.config.sasl import UNSIGNED
 from kafkalog.errors import InvalidSetting
 from kafkalog.security.scram import Mechanism, salted_password
 from kafkalog.server.authentication import LOGGED_MAX
@@ -376,8 +377,8 @@ def test_nothing_else_is_answered_during_re_authentication(timed: Timed) -> None
         ({"listener.name.sasl_plaintext.plain.sasl.jaas.config": "x S3CRET;"}, "control flag"),
         ({"listener.name.sasl_plaintext.plain.sasl.jaas.config":
             'org.example.S3CRET required user_a="S3CRET";'}, "another login module"),
-        ({"listener.name.sasl_plaintext.plain.sasl.server.callback.handler.class": "S3CRET"},
-         "cannot protect in this way"),
+        ({"listener.name.sasl_plaintext.plain.sasl.server.callback.handler.class": UNSIGNED},
+         "handler.class: found a value, wanted none"),
     ],
 )  # fmt: skip
 def test_wrong_settings_end_the_start_without_their_secrets(

@@ -254,7 +254,7 @@ def test_the_helpers_are_never_hit(broker: Broker, raw: Raw) -> None:
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (lambda f: f.fail("Produse", "NONE"), "error: found NONE, wanted an error"),
+        (lambda f: f.fail("Produse", "NONE"), "error: NONE is success; name an error"),
         (lambda f: f.fail("Produse", 6), r"api: found 'Produse', wanted Produce\?"),
         (lambda f: f.fail(999, 6), "api: found 999, wanted Kafka's name or number"),
         (lambda f: f.fail("Fetch", "NOT_LEADER"), r"'NOT_LEADER', wanted NOT_LEADER_OR_FOLLOWER\?"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +19,17 @@ from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
 from tests.support.waiting import LIMIT_S
 
-ID = uuid.UUID(int=4711)
 PROTECTING = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:admin",
     "sasl.kerberos.service.name": "brokers",
     "sasl.login.class": "org.example.Login",
     "ssl.engine.factory.class": "org.example.Engines",
     "principal.builder.class": "org.example.Builder",
     "create.topic.policy.class.name": "org.example.Policy",
     "alter.config.policy.class.name": "org.example.Policy",
-    "delegation.token.secret.key": "s3cret",
 }
 SINGLE_NODE = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:admin",
     "sasl.enabled.mechanisms": "PLAIN",
     "security.inter.broker.protocol": "SASL_SSL",
     "connections.max.reauth.ms": "3600000",
@@ -54,6 +51,17 @@ def test_a_setting_that_protects_ends_the_start(tmp_path: Path, name: str) -> No
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("authorizer.class.name", "kafka.security.authorizer.AclAuthorizer"),
+     ("super.users", "User:a;noprincipal"), ("allow.everyone.if.no.acl.found", "maybe")],
+)  # fmt: skip
+def test_another_authorizer_is_refused_by_name(tmp_path: Path, name: str, value: str) -> None:
+    with pytest.raises(InvalidSetting, match=name):
+        Broker(tmp_path / "data", config={name: value})
+    assert not (tmp_path / "data").exists()
+
+
 @pytest.mark.parametrize("name", SINGLE_NODE)
 def test_a_cluster_node_refuses_protection_that_needs_a_single_node(
     tmp_path: Path, name: str
@@ -68,11 +76,9 @@ def test_a_cluster_node_refuses_protection_that_needs_a_single_node(
 def test_values_that_keep_nobody_out_are_named_and_passed_over() -> None:
     """A file with Kafka's own defaults, as distributions ship it, still starts."""
     harmless = {
-        "authorizer.class.name": "", "super.users": " ", "ssl.trustmanager.algorithm": "PKIX",
-        "allow.everyone.if.no.acl.found": "true",
+        "ssl.trustmanager.algorithm": "PKIX",
         "ssl.keymanager.algorithm": "SunX509", "sasl.login.refresh.window.factor": "0.8",
         "sasl.kerberos.kinit.cmd": "/usr/bin/kinit",
-        "delegation.token.expiry.time.ms": "86400000",
         "sasl.kerberos.min.time.before.relogin": "30000", "sasl.login.refresh.window.jitter": "0.1",
         "sasl.kerberos.ticket.renew.jitter": "0.1", "sasl.login.retry.backoff.ms": "7",
     }  # fmt: skip
@@ -100,12 +106,6 @@ def test_serve_names_the_refused_setting(tmp_path: Path) -> None:
 
 
 RECORDS: dict[str, tuple[str, dict[str, Any]]] = {
-    "ACLs": ("AccessControlEntryRecord", {
-        "id": ID, "resource_type": 2, "resource_name": "t", "pattern_type": 3,
-        "principal": "User:a", "host": "*", "operation": 3, "permission_type": 3}),
-    "delegation tokens": ("DelegationTokenRecord", {
-        "owner": "User:a", "requester": "User:a", "renewers": [], "issue_timestamp": 1,
-        "max_timestamp": 1 << 60, "expiration_timestamp": 1 << 60, "token_id": "t"}),
     "super.users": ("ConfigRecord", {
         "resource_type": 4, "resource_name": "", "name": "super.users", "value": "User:a"}),
 }  # fmt: skip
@@ -122,23 +122,34 @@ def test_a_directory_that_somebody_protected_is_not_served(tmp_path: Path, what:
     with Manager(tmp_path, mode="r") as manager, MetadataLog.open(manager) as metadata:
         assert metadata.image.offset > 0
     with Manager(tmp_path) as manager, MetadataLog.open(manager) as metadata:
-        if what == "ACLs":
-            metadata.write([("RemoveAccessControlEntryRecord", {"id": ID})])
-        elif what == "super.users":
+        if what == "super.users":
             metadata.write([("ConfigRecord", {**RECORDS[what][1], "value": None})])
-        else:
-            metadata.write([("RemoveDelegationTokenRecord", {"token_id": "t"})])
     Broker(tmp_path).close()
 
 
 def test_a_running_broker_takes_no_such_setting(raw: Raw) -> None:
-    for name in ("super.users", "listener.name.plaintext.ssl.client.auth"):
+    own = "listener.name.plaintext.ssl.client.auth"
+    for name in ("super.users", "authorizer.class.name", own):
         found = raw.alter(4, "", **{name: "required"})
         assert found.error_code == ErrorCode.INVALID_REQUEST
         assert name in found.error_message
-        assert raw.alter(4, "", **{name: ""}).error_code == 0  # an empty value protects nothing
+    assert raw.alter(4, "", **{own: ""}).error_code == 0  # an empty value protects nothing
 
 
 def test_other_settings_are_no_protection() -> None:
     for name in ("log.retention.ms", "sslx", "my.ssl.thing", "listener.name.x.max.connections"):
         assert not protects(name, "7")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_serve_warns_of_a_listener_that_is_open_to_other_machines(
+    tmp_path: Path, host: str
+) -> None:
+    command = [sys.executable, "-m", "kafkalog", "serve", "--dir", str(tmp_path / "d"), "--listen",
+               f"{host}:0", "--log-level", "ERROR"]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as serving:
+        assert serving.stdout is not None
+        assert b"kafkalog serves" in serving.stdout.readline()
+        serving.terminate()
+        _, errors = serving.communicate(timeout=LIMIT_S)
+    assert (b"WARNING: listener PLAINTEXT (0.0.0.0" in errors) == (host == "0.0.0.0")

@@ -289,8 +289,8 @@ def of_a_cluster(place: Place) -> None:
 
 def with_rules(place: Place) -> None:
     place.was_alone()
-    written(place, RECORDS["ACLs"])
-    with unchanged(place, errors.ArgumentError, "the metadata hold 1 ACLs", False):
+    written(place, RECORDS["super.users"])
+    with unchanged(place, errors.ArgumentError, "super.users", False):
         Broker(place.path, ())
 
 

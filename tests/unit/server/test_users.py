@@ -55,7 +55,7 @@ def alter(raw: Raw, *changes: dict[str, Any]) -> dict[str, tuple[int, str | None
 def described(raw: Raw, *users: str, every: bool = False) -> dict[str, Any]:
     wanted = None if every else [{"name": user} for user in users]
     found = raw.call(apis.DESCRIBE_USER_SCRAM_CREDENTIALS, users=wanted)
-    assert (found.error_code, found.error_message) == (OK, None)
+    assert (found.error_code, found.error_message) == (OK, "")
     return {
         one.user: one.error_code or [(i.mechanism, i.iterations) for i in one.credential_infos]
         for one in found.results

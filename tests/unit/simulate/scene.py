@@ -68,10 +68,10 @@ class Scene(Cluster):
 
     def controller(self) -> int:
         """Wait for a controller; returns its node."""
-        self.until(lambda: any(one.up and one.reigning.reigns for one in self.nodes.values()))
-        return next(n for n, one in self.nodes.items() if one.up and one.reigning.reigns)
+        self.until(lambda: any(one.up and one.controller.is_active for one in self.nodes.values()))
+        return next(n for n, one in self.nodes.items() if one.up and one.controller.is_active)
 
-    def reigned_by(self, node: int) -> None:
+    def controlled_by(self, node: int) -> None:
         """Elect controllers until it is that node, and let it finish what it begins with."""
         while self.controller() != node:
             self.resign()

@@ -33,7 +33,7 @@ def on_disk(make: Make, **setup: object) -> Scene:
 def acks_1_after_its_leader_began_to_stop(make: Make) -> None:
     """It is refused: a follower would no longer get it in time."""
     scene, gone = make(**PATIENT), list[int]()
-    scene.reigned_by(3)
+    scene.controlled_by(3)
     scene.nodes[1].stop(lambda: gone.append(1))
     scene.apart(1, 2)
     (answer,) = scene.send(1, acks=1)
@@ -46,7 +46,7 @@ def acks_1_after_its_leader_began_to_stop(make: Make) -> None:
 def acks_1_before_its_leader_began_to_stop(make: Make) -> None:
     """The leader waits for the followers in sync to have it."""
     scene, gone = make(**PATIENT), list[int]()
-    scene.reigned_by(3)
+    scene.controlled_by(3)
     scene.apart(1, 2)
     scene.sent(1, acks=1)
     scene.nodes[1].stop(lambda: gone.append(1))
@@ -93,7 +93,7 @@ def who_leads_shows_what_is_on_disk(make: Make) -> None:
 def a_follower_promises_what_is_on_disk(make: Make) -> None:
     """Records that it has appended but not synced yet are not acknowledged."""
     scene = on_disk(make, replicas=2, **PATIENT)
-    scene.reigned_by(3)
+    scene.controlled_by(3)
     scene.nodes[2].disk_factor = NEVER
     answers = scene.send(1)
     scene.until(lambda: scene.replica(2).log.end_offset == 1)
@@ -105,7 +105,7 @@ def a_follower_promises_what_is_on_disk(make: Make) -> None:
 def what_was_found_is_promised_once_it_is_on_disk(make: Make) -> None:
     """After a kill a node finds its records in the page cache."""
     scene = on_disk(make, replicas=2, **PATIENT)
-    scene.reigned_by(3)
+    scene.controlled_by(3)
     scene.nodes[2].disk_factor = NEVER
     answers = scene.send(1)
     scene.until(lambda: scene.replica(2).log.end_offset == 1)
@@ -170,7 +170,7 @@ def a_fetch_of_an_earlier_epoch(make: Make) -> None:
     """S-320: it arrives late, at the same leader, which has not heard of the leader in between.
     What it says about the follower's log was true before that one."""
     scene = make(**PATIENT)
-    scene.reigned_by(3)
+    scene.controlled_by(3)
     scene.nodes[1].kill()
     scene.led_by(2)
     scene.nodes[1].start()
@@ -205,7 +205,7 @@ def a_fetch_of_an_earlier_epoch(make: Make) -> None:
 def who_may_have_joined(make: Make, after: Callable[[Scene, Any], Any]) -> None:
     """S-497: the answer that 3 is in sync is lost; then another arrives that does not have it."""
     scene = make(nodes=4)
-    scene.reigned_by(4)
+    scene.controlled_by(4)
     leader = scene.replica(1)
     scene.apart(3, 1)
     scene.send(1)
@@ -251,7 +251,7 @@ def a_command_that_comes_again(make: Make) -> None:
         return body
 
     scene = make(controls=noted)
-    scene.reigned_by(3)
+    scene.controlled_by(3)
     scene.nodes[1].kill()
     scene.led_by(2)
     two = scene.nodes[2]
@@ -272,7 +272,7 @@ def a_command_that_comes_again(make: Make) -> None:
 def a_life_that_did_not_catch_up(make: Make) -> None:
     """S-903: 3 catches up, dies, and is back with an empty disk when its joining is decided."""
     scene = make(session_ms=60_000.0)
-    scene.reigned_by(2)
+    scene.controlled_by(2)
     leader = scene.replica(1)
     scene.apart(3, 1)
     scene.sent(1)
@@ -292,10 +292,10 @@ def a_life_that_did_not_catch_up(make: Make) -> None:
     scene.settle()
 
 
-def a_decision_of_a_reign_that_is_over(make: Make) -> None:
+def a_decision_of_an_earlier_controller(make: Make) -> None:
     """Z-3: a late write of a proposal that the next controller refused."""
     scene = make(session_ms=60_000.0)
-    scene.reigned_by(3)
+    scene.controlled_by(3)
     leader = scene.replica(1)
     scene.apart(2, 1)
     scene.sent(1)
@@ -306,7 +306,7 @@ def a_decision_of_a_reign_that_is_over(make: Make) -> None:
     scene.pass_ms(20)
     scene.apart(2, 1)
     scene.resign()
-    scene.until(lambda: scene.nodes[1].reigning.reigns)
+    scene.until(lambda: scene.nodes[1].controller.is_active)
     scene.ensemble.expire(scene.nodes[2].link.session)
     scene.network.heal([(2, ENSEMBLE)])
     scene.until(lambda: leader.isr is not None and leader.isr.proposal is None, 60_000)
@@ -321,7 +321,7 @@ def a_decision_of_a_reign_that_is_over(make: Make) -> None:
 def an_answer_of_before(make: Make) -> None:
     """S-fetchresp: an answer to a fetch in the previous epoch is ignored; following continues."""
     scene = make(**PATIENT)
-    scene.reigned_by(3)
+    scene.controlled_by(3)
     scene.until(lambda: scene.replica(1).waits == {2, 3})
     scene.network.cut([(1, 3)])
     epoch = scene.replica(1).leader_epoch
@@ -339,7 +339,7 @@ def an_answer_of_before(make: Make) -> None:
 def who_joins_when_a_leader_begins(make: Make) -> None:
     """A new leader does not know yet what is committed: a replica that lacks it must not join."""
     scene = make(nodes=5, replicas=4)
-    scene.reigned_by(5)
+    scene.controlled_by(5)
     scene.sent(1)
     scene.until(lambda: all(scene.replica(n).handle.high_watermark == 1 for n in (1, 2, 3, 4)))
     scene.apart(3, 1)
@@ -408,8 +408,8 @@ SCRIPTED: Mapping[str, Found] = {
     "late-answers": Found(partial(who_may_have_joined, after=answered_again), "maximal"),
     "obeys-all": Found(a_command_that_comes_again, "leads"),
     "any-life-joins": Found(a_life_that_did_not_catch_up, "candidate"),
-    "no-reign-check": Found(a_decision_of_a_reign_that_is_over, "candidate"),
-    "no-compare": Found(a_decision_of_a_reign_that_is_over, "candidate"),
+    "no-epoch-check": Found(a_decision_of_an_earlier_controller, "candidate"),
+    "no-compare": Found(a_decision_of_an_earlier_controller, "candidate"),
     "answers-of-before": Found(an_answer_of_before, "never"),
 }
 

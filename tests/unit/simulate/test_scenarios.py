@@ -14,7 +14,7 @@ from kafkalog.zookeeper.session import Create, Seen
 from tests.unit.simulate.scene import DURABLE, Scene
 
 
-def test_kip_101_a_follower_that_restarts_keeps_what_is_committed(scene: Scene) -> None:
+def test_kip_101_a_follower_that_restarts_keeps_committed_records(scene: Scene) -> None:
     """S-101: its high watermark is old when the leader dies and it takes over."""
     scene.sent(1)
     wanted = scene.values(1)
@@ -81,17 +81,17 @@ def test_a_leader_cut_off_acknowledges_nothing(scene: Scene) -> None:
     scene.settle()
 
 
-def test_kip_497_who_may_have_joined_is_waited_for(scene: Scene) -> None:
+def test_kip_497_a_replica_that_may_have_joined_is_waited_for(scene: Scene) -> None:
     """S-497: the controller's answer that a follower is in sync is lost."""
-    reigns = next(one.number for one in scene.nodes.values() if one.reigning.reigns)
-    joins = next(one for one in (2, 3) if one != reigns)
+    active = next(one.number for one in scene.nodes.values() if one.controller.is_active)
+    joins = next(one for one in (2, 3) if one != active)
     scene.apart(joins, 1)
     scene.sent(1)
     assert joins not in scene.isr()
     scene.network.heal()
     leader = scene.replica(1)
     scene.until(lambda: leader.isr is not None and leader.isr.due)
-    scene.network.cut([(reigns, 1)])
+    scene.network.cut([(active, 1)])
     scene.until(lambda: scene.isr() == {1, 2, 3})
     scene.apart(joins, 1)
     answers = scene.send(1)
@@ -156,7 +156,7 @@ def test_sessions_that_expire_begin_another_life(scene: Scene) -> None:
     def newer(node: int, than: int) -> bool:
         return scene.nodes[node].standing.epoch > than
 
-    for node in (2, next(one.number for one in scene.nodes.values() if one.reigning.reigns)):
+    for node in (2, next(one.number for one in scene.nodes.values() if one.controller.is_active)):
         before = scene.nodes[node].standing.epoch
         scene.ensemble.expire(scene.nodes[node].link.session)
         scene.until(partial(newer, node, before))
@@ -179,7 +179,7 @@ def test_without_zookeeper_leaders_go_on(make: Callable[..., Scene]) -> None:
 
 def test_a_controller_of_before_writes_nothing(scene: Scene) -> None:
     """Z-3: it is paused while another is elected, and resumes in the middle of a decision."""
-    old = next(one for one in scene.nodes.values() if one.reigning.reigns)
+    old = next(one for one in scene.nodes.values() if one.controller.is_active)
     other = next(one for one in (2, 3) if one != old.number)
     epoch = old.standing.controller_epoch
     scene.nodes[other].kill()
@@ -189,8 +189,8 @@ def test_a_controller_of_before_writes_nothing(scene: Scene) -> None:
     scene.nodes[other].start()
     scene.pass_ms(6_000)
     scene.until(lambda: scene.isr() == {1, 2, 3})
-    reigning = [one for one in scene.nodes.values() if one.reigning.reigns]
-    assert len(reigning) == 1 and reigning[0].standing.controller_epoch > epoch
+    controllers = [one for one in scene.nodes.values() if one.controller.is_active]
+    assert len(controllers) == 1 and controllers[0].standing.controller_epoch > epoch
     scene.settle()
 
 
@@ -208,7 +208,7 @@ def test_a_power_cut_of_all_takes_nothing_that_was_acknowledged(make: Callable[.
     assert scene.values(3)[:5] == wanted
 
 
-def test_what_a_follower_took_last_is_shown_once_it_is_on_its_disk(
+def test_the_last_records_of_a_follower_are_shown_once_they_are_on_its_disk(
     make: Callable[..., Scene],
 ) -> None:
     """It leads next, alone: readers see no record that the next power failure could take."""
@@ -230,7 +230,7 @@ def test_what_a_follower_took_last_is_shown_once_it_is_on_its_disk(
 def test_replicas_move_while_a_leader_dies(make: Callable[..., Scene]) -> None:
     """S-reassign: the new replica cannot join, and the one to remove leads until it dies."""
     scene = make(nodes=5)
-    scene.reigned_by(5)
+    scene.controlled_by(5)
     scene.sent(1)
     scene.apart(4, 1, 2)
     wanted = tree.write_reassignment({scene.tp: (4, 2, 3)})
@@ -254,14 +254,14 @@ def test_replicas_move_while_a_leader_dies(make: Callable[..., Scene]) -> None:
 def test_watches_that_are_late_lost_or_seen_twice(make: Callable[..., Scene]) -> None:
     """Z-4: their paths are read again, and only that counts."""
     scene = make(nodes=4, session_ms=60_000.0)
-    scene.reigned_by(4)
+    scene.controlled_by(4)
     controller = scene.nodes[4]
     for path, children in (
         (tree.BROKERS, True), (tree.TOPICS, True), (tree.topic_path("t"), False),
         (tree.REASSIGNMENT, False), (tree.ISR_CHANGES, True), (tree.BROKERS, True),
         (tree.CONTROLLER, False), (tree.broker_path(2), False),
     ):  # fmt: skip
-        controller.reigning.seen(Seen(path, children))
+        controller.controller.seen(Seen(path, children))
     scene.sent(1)
     before = scene.nodes[2].standing.epoch
     scene.network.cut([(ENSEMBLE, 4)])
@@ -281,7 +281,7 @@ def test_watches_that_are_late_lost_or_seen_twice(make: Callable[..., Scene]) ->
     scene.settle()
 
 
-def test_who_still_believes_to_lead_misses_what_another_took(scene: Scene) -> None:
+def test_a_former_leader_misses_records_that_another_took(scene: Scene) -> None:
     """It rightly refuses the next record; from the real leader that would mean a lost record."""
     scene.sent(1)
     scene.apart(1)

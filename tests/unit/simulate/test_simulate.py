@@ -44,7 +44,7 @@ def test_a_run_is_a_function_of_its_seed() -> None:
 
 
 @pytest.mark.parametrize("nodes", [3, 5])
-def test_what_is_acknowledged_survives(nodes: int) -> None:
+def test_acknowledged_records_survive(nodes: int) -> None:
     """In order, once, and on every replica."""
     acknowledged = 0
     for seed in range(15):
@@ -81,7 +81,7 @@ def test_a_failure_is_made_small() -> None:
 
 
 @pytest.mark.parametrize(("seed", "durable"), FINDS)
-def test_what_a_seed_has_found_is_mended(seed: int, durable: bool | None) -> None:
+def test_faults_that_seeds_found_are_mended(seed: int, durable: bool | None) -> None:
     setup = drawn_setup(random.Random(f"{seed}-setup"), durable=durable)
     assert run(seed, setup=setup, more=False).failure == ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 
 import pytest
@@ -12,6 +13,7 @@ from kafkalog import errors
 from kafkalog.client.consumer.assignors import (
     ASSIGNORS,
     Subscriber,
+    _read_user_data,
     cooperative_assignment,
     find_assignors,
     range_assignment,
@@ -19,6 +21,7 @@ from kafkalog.client.consumer.assignors import (
     sticky_assignment,
     sticky_user_data,
 )
+from kafkalog.client.consumer.sticky import Claims
 from kafkalog.types import TopicPartition
 
 Assign = Callable[[list[Subscriber], dict[str, int]], dict[str, list[TopicPartition]]]
@@ -228,3 +231,39 @@ def test_each_partition_has_one_subscribed_owner(
     for topic in wanted:
         counts = [sum(tp.topic == topic for tp in found[m]) for m in members if topic in members[m]]
         assert max(counts) - min(counts) <= 1
+
+
+def entry(size: int, count: int) -> bytes:
+    return struct.pack(">hi", size, count)
+
+
+def test_user_data_that_goes_backwards_is_no_claim() -> None:
+    """A name of a negative length would be read again two thousand million times, or its partitions
+    would be, until the leader has no memory left."""
+    again = struct.pack(">i", 2**31 - 1) + entry(0, 0) + entry(-6, 0)
+    many = struct.pack(">i", 1_000) + entry(0, 8) + bytes(32) + entry(-38, 0) + bytes(64)
+    for data in (again, many):
+        member = Subscriber("m", None, ("t",), user_data=data)
+        assert sticky_assignment([member], {"t": 1}) == {"m": [TopicPartition("t", 0)]}
+        assert _read_user_data(data) == Claims(-1, ())
+
+
+@pytest.mark.parametrize("assign", [range_assignment, round_robin_assignment])
+def test_members_of_many_topics_take_no_quadratic_time(assign: Assign) -> None:
+    """A test for membership looks at no list: 3,000 topics of 100 members would be compared
+    450 million times."""
+    seen = 0
+
+    class Name(str):
+        def __eq__(self, other: object) -> bool:
+            nonlocal seen
+            seen += 1
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    topics = [f"t{n}" for n in range(300)]
+    members = [Subscriber(f"m{n}", None, tuple(map(Name, topics))) for n in range(10)]
+    found = assign(members, dict.fromkeys(topics, 10))
+    assert sum(map(len, found.values())) == 3_000
+    assert seen < 100_000

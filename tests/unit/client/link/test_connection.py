@@ -61,15 +61,10 @@ def test_servers_that_are_none(text: str) -> None:
         parse_servers(text)
 
 
-@pytest.mark.parametrize(
-    ("protocol", "lacking"),
-    [("SSL", "TLS"), ("SASL_SSL", "TLS"), ("sasl_ssl", "TLS"), ("SASL_PLAINTEXT", "SASL")],
-)
-def test_a_listener_with_another_protocol_is_refused_with_the_reason(
-    protocol: str, lacking: str
-) -> None:
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL", "sasl_ssl", "SASL_PLAINTEXT"])
+def test_a_listener_with_another_protocol_is_refused_with_the_reason(protocol: str) -> None:
     """Not as an address that is mistyped."""
-    wanted = f"'{protocol}://h:9093': {lacking} is not supported yet; use a PLAINTEXT listener"
+    wanted = f"'{protocol}://h:9093': found {protocol}, but security.protocol is PLAINTEXT"
     with pytest.raises(errors.ArgumentError, match=wanted):
         parse_servers(f"a:1,{protocol}://h:9093")
     for kind in (kafkalog.Producer, kafkalog.Admin):

@@ -12,6 +12,7 @@ from kafkalog.errors import InvalidSetting, UnknownSetting
 from kafkalog.server.network.listeners import (
     Listener,
     bootstrap_servers,
+    exposed,
     parse_listener,
     plan,
     planned,
@@ -208,3 +209,19 @@ def test_a_listeners_wrong_setting_is_refused_without_its_value(name: str, probl
         }))  # fmt: skip
     assert name in str(found.value)
     assert "S3CRET" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("listener", "open_to_others"),
+    [
+        ("PLAINTEXT://127.0.0.1:1", False), ("PLAINTEXT://127.9.9.9:1", False),
+        ("PLAINTEXT://[::1]:1", False), ("PLAINTEXT://localhost:1", False),
+        ("PLAINTEXT://unix:/tmp/s", False), ("SASL_PLAINTEXT://:1", False),
+        ("PLAINTEXT://:1", True), ("PLAINTEXT://0.0.0.0:1", True), ("PLAINTEXT://[::]:1", True),
+        ("PLAINTEXT://10.0.0.1:1", True), ("PLAINTEXT://broker.example:1", True),
+    ],
+)  # fmt: skip
+def test_listeners_that_are_open_to_other_machines_are_known(
+    listener: str, open_to_others: bool
+) -> None:
+    assert bool(exposed(config(listener))) == open_to_others

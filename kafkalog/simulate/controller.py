@@ -31,13 +31,13 @@ from kafkalog.zookeeper.loading import load
 from kafkalog.zookeeper.session import Create, Set
 from kafkalog.zookeeper.watches import controller
 
-__all__ = ["LISTENER", "Reigning"]
+__all__ = ["LISTENER", "SimulatedController"]
 
 LISTENER = "PLAINTEXT"
 ELECT_AGAIN_MS, SEND_AGAIN_MS = 100.0, 50.0
 
 
-class Reigning:
+class SimulatedController:
     """Election and actions of the controller on a node."""
 
     def __init__(self, node: Around) -> None:
@@ -51,7 +51,7 @@ class Reigning:
         """The tree is about to be read, or was: once per claim, before anything is written."""
 
     @property
-    def reigns(self) -> bool:
+    def is_active(self) -> bool:
         """True if the node is the controller, as far as it knows."""
         return self._core.is_active
 
@@ -66,15 +66,15 @@ class Reigning:
 
     def stand(self) -> None:
         """With a session and a registration: become the controller if there is none."""
-        asked = self._connected
+        connected = self._connected
 
         def read(there: Tree, session: int) -> tuple[Any, Any]:
             return there.read(tree.CONTROLLER, session), there.read(tree.CONTROLLER_EPOCH)
 
-        self._node.link.ask(read, lambda found: self._stood(asked, *found), self._lost)
+        self._node.link.ask(read, lambda found: self._stood(connected, *found), self._lost)
 
-    def _stood(self, asked: int, holder: Any, epoch: Any) -> None:
-        if asked != self._connected or self._reading:
+    def _stood(self, connected: int, holder: Any, epoch: Any) -> None:
+        if connected != self._connected or self._reading:
             return
         if holder is None:
             self._claim(epoch)
@@ -89,27 +89,27 @@ class Reigning:
             Create(tree.CONTROLLER, tree.write_controller(node), ephemeral=True),
             Set(tree.CONTROLLER_EPOCH, tree.write_epoch(number), epoch.version),
         ]
-        asked = self._connected
+        connected = self._connected
 
         def claimed(outcome: Any) -> None:
-            if asked == self._connected and outcome.done:
+            if connected == self._connected and outcome.done:
                 self._node.note(f"node {self._node.number} is the controller, epoch {number}")
-                self._node.checks.reigns(self._node.number, number)
+                self._node.checks.elected(self._node.number, number)
                 self._read_all(Claim(self._node.number, number, epoch.version + 1))
-            elif asked == self._connected:
+            elif connected == self._connected:
                 self._node.after(ELECT_AGAIN_MS, self.stand)
 
         self._node.link.ask(partial(_commit, claim), claimed, self._lost)
 
     def _read_all(self, claim: Claim) -> None:
-        asked = self._connected
+        connected = self._connected
         if self._reading:
             return
         self._reading = True
         claim = claim._replace(unclean=self._node.setup.unclean)
 
         def read(znodes: Any) -> None:
-            if asked == self._connected:
+            if connected == self._connected:
                 self._waiting.clear()
                 self._handle(Elected(claim, load(znodes, self._node.number)))
 
@@ -123,13 +123,13 @@ class Reigning:
     def seen(self, seen: Seen) -> None:
         """A watch fired."""
         if seen.path == tree.CONTROLLER:
-            if self.reigns:
+            if self.is_active:
                 self.away()
             self._node.after(1.0, self.stand)
         else:
             self._handle(seen)
 
-    def asked(self, api: Any, data: bytes, version: int, reply: Callable[[Any], None]) -> None:
+    def request(self, api: Any, data: bytes, version: int, reply: Callable[[Any], None]) -> None:
         """A node asks; `reply` gets the answer's bytes, None if another node is the controller."""
 
         def told(body: Any) -> None:
@@ -159,9 +159,11 @@ class Reigning:
         elif isinstance(effect, Reply):
             effect.token(effect.body)
         elif isinstance(effect, Timer):
-            asked, tick = self._connected, Tick(effect.clock)
+            connected, tick = self._connected, Tick(effect.clock)
             wait_ms = effect.at_ms - node.now_ms()
-            node.after(wait_ms, lambda: self._handle(tick) if asked == self._connected else None)
+            node.after(
+                wait_ms, lambda: self._handle(tick) if connected == self._connected else None
+            )
         elif isinstance(effect, Resign):
             node.note(f"node {node.number} resigns")
             self.away()
@@ -170,11 +172,11 @@ class Reigning:
     def _gather(self, number: int, deeds: Sequence[Any], _: int) -> None:
         """Ask for all at once, on one connection; the outcomes come in the same order."""
         results: list[Any] = []
-        asked = self._connected
+        connected = self._connected
 
         def done(found: Any) -> None:
             results.append(found)
-            if len(results) == len(deeds) and asked == self._connected:
+            if len(results) == len(deeds) and connected == self._connected:
                 self._handle(StoreResult(number, results))
 
         for deed in deeds:

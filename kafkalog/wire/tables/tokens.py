@@ -12,7 +12,7 @@ __all__ = [
 ]
 
 CREATE_DELEGATION_TOKEN = Api(
-    38, "CreateDelegationToken", "1-3", flexible=2,
+    38, "CreateDelegationToken", "1-3", flexible=2, served="1-3",
     request="""
         OwnerPrincipalType:str(3+ null), OwnerPrincipalName:str(3+ null),
         Renewers[]{PrincipalType:str, PrincipalName:str}, MaxLifetimeMs:i64
@@ -26,19 +26,19 @@ CREATE_DELEGATION_TOKEN = Api(
 )  # fmt: skip
 
 RENEW_DELEGATION_TOKEN = Api(
-    39, "RenewDelegationToken", "1-2", flexible=2,
+    39, "RenewDelegationToken", "1-2", flexible=2, served="1-2",
     request="Hmac:bytes, RenewPeriodMs:i64",
     response="ErrorCode:i16, ExpiryTimestampMs:i64, ThrottleTimeMs:i32",
 )  # fmt: skip
 
 EXPIRE_DELEGATION_TOKEN = Api(
-    40, "ExpireDelegationToken", "1-2", flexible=2,
+    40, "ExpireDelegationToken", "1-2", flexible=2, served="1-2",
     request="Hmac:bytes, ExpiryTimePeriodMs:i64",
     response="ErrorCode:i16, ExpiryTimestampMs:i64, ThrottleTimeMs:i32",
 )  # fmt: skip
 
 DESCRIBE_DELEGATION_TOKEN = Api(
-    41, "DescribeDelegationToken", "1-3", flexible=2,
+    41, "DescribeDelegationToken", "1-3", flexible=2, served="1-3",
     request="Owners[](null){PrincipalType:str, PrincipalName:str}",
     response="""
         ErrorCode:i16,
