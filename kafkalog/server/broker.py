@@ -168,7 +168,6 @@ class Broker:
         self._undo: list[Any] = []  # ends the parts that were started, in their order
         try:
             check_unlocked(self.path)  # first: its owner has the port, and the node's number
-            self._keys = ListenerKeys(self._config, planned, self._name)
             self._try_to_listen(planned)
             self._open()
             self._serve(planned)
@@ -194,7 +193,8 @@ class Broker:
     # ---- beginning -------------------------------------------------------------------------
 
     def _try_to_listen(self, planned: Sequence[places.Listener]) -> None:
-        """Fail before anything is written if the broker cannot listen."""
+        """Fail before anything is written if the broker cannot listen, or has no keys."""
+        self._keys = ListenerKeys(self._config, planned, self._name)
         with closing(Reactor(self._config)) as reactor:
             for number, one in enumerate(planned):
                 _listen(reactor, one, number)
