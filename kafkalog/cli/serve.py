@@ -126,7 +126,7 @@ def _serve(directory: str, config: dict[str, object]) -> int:
             print(
                 f"WARNING: listener {listener.name} ({listener.host or 'all addresses'}, port "
                 f"{listener.port}) asks nobody for a password or a certificate: everyone who "
-                "reaches it is User:ANONYMOUS. See docs/security.md.",
+                "reaches it is User:ANONYMOUS",
                 file=sys.stderr, flush=True,
             )  # fmt: skip
         ended.wait()

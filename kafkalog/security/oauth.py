@@ -27,7 +27,7 @@ class TokenRefused(Exception):
 
 
 class Token(NamedTuple):
-    """What a valid token says."""
+    """The claims of a valid token that matter here."""
 
     user: str
     expires_ms: int

@@ -29,7 +29,7 @@ from kafkalog.server.request import Request
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["Authentication"]
+__all__ = ["Authentication", "Mechanisms"]
 
 _logger = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from kafkalog.metadata.source import Metadata
 from kafkalog.replication.options import fetcher_options
 from kafkalog.server.admission import Admission, authorizer_of, check_stored_settings
 from kafkalog.server.appends import Appends
-from kafkalog.server.authentication import Authentication
+from kafkalog.server.authentication import Authentication, Mechanisms
 from kafkalog.server.controller_apis.forwarder import ControllerForwarder
 from kafkalog.server.controller_apis.interface import ControllerApis
 from kafkalog.server.controller_apis.member import ClusterMember
@@ -154,12 +154,7 @@ class Broker:
         alone = not isinstance(listeners, str) and listeners is not None and not listeners
         planned = () if alone else places.planned(self._config)
         self._clock: Clock = clock or SystemClock()
-        self._mechanisms = {
-            number: mechanisms_of(
-                self._config, one.name, lambda: self._metadata.image, self._clock
-            )
-            for number, one in enumerate(planned) if one.protocol.authenticates
-        }  # fmt: skip
+        self._mechanisms = self._mechanisms_of(planned)
         self._manual = not isinstance(self._clock, SystemClock)
         self._pid = os.getpid()
         self._closing = threading.Lock()
@@ -191,6 +186,14 @@ class Broker:
         return f"kafkalog {os.path.basename(self._path)}"
 
     # ---- beginning -------------------------------------------------------------------------
+
+    def _mechanisms_of(self, planned: Sequence[places.Listener]) -> dict[int, Mechanisms]:
+        """The SASL mechanisms of each listener that has some, by its number."""
+        return {
+            number: mechanisms_of(self._config, one.name, lambda: self._metadata.image, self._clock)
+            for number, one in enumerate(planned)
+            if one.protocol.authenticates
+        }
 
     def _try_to_listen(self, planned: Sequence[places.Listener]) -> None:
         """Fail before anything is written if the broker cannot listen, or has no keys."""

@@ -5,7 +5,7 @@ import logging
 import threading
 import urllib.request
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from kafkalog.clock import Clock
@@ -73,13 +73,14 @@ class Jwks:
             if "crit" in head:
                 raise TokenRefused("it has an extension that is not known")
             key = self._key(head.get("kid"))
-            options = dict.fromkeys(
+            options: Any = {"verify_signature": True}
+            options |= dict.fromkeys(
                 ("verify_exp", "verify_nbf", "verify_iat", "verify_aud", "verify_iss",
                  "verify_sub", "verify_jti"), False,
             )  # fmt: skip
             claims = self._jwt.decode(
                 token, key.key, algorithms=list(key.algorithms),
-                options=cast(Any, {"verify_signature": True, **options}),
+                options=options,
             )  # fmt: skip
         except self._jwt.PyJWTError as problem:
             raise TokenRefused(f"its signature is not valid ({type(problem).__name__})") from None

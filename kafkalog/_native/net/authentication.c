@@ -9,6 +9,7 @@ static int64_t after(int64_t from_ms, int64_t more_ms) {
 }
 
 void kl_authentication_set(kl_conn *conn, const kl_authentication *identity) {
+    KL_ASSERT(identity->known && identity->principal < KL_PRINCIPALS_MAX);
     conn->raw = identity->principal == KL_UNIDENTIFIED_RAW;
     kl_net_hold(conn->net, conn->principal, -1);
     conn->principal = KL_MAX(identity->principal, (int32_t)KL_UNIDENTIFIED);
@@ -33,7 +34,7 @@ uint32_t kl_authentication_frame_max(const kl_conn *conn) {
 void kl_authentication_unlink(kl_conn *conn) {
     if (!kl_link_in(&conn->unidentified)) return;
     kl_link_remove(&conn->unidentified);
-    atomic_fetch_sub(&conn->net->unidentified, 1);
+    KL_ASSERT(atomic_fetch_sub(&conn->net->unidentified, 1) > 0);
 }
 
 void kl_authentication_watch(kl_conn *conn) {
@@ -59,17 +60,13 @@ static int64_t end_of(const kl_thread *thread, const kl_link *link) {
                  thread->net->config->unidentified_ms_max);
 }
 
-static void close_first(kl_thread *thread) {
-    kl_conn *conn = KL_HOLDER(kl_ring_first(&thread->unidentified), kl_conn, unidentified);
-    kl_count_add(&thread->closed_unidentified, 1);
-    kl_conn_close(conn);
-}
-
-void kl_authentication_close_late(kl_thread *thread) {
-    for (kl_link *link; (link = kl_ring_first(&thread->unidentified)) != NULL;) {
-        if (end_of(thread, link) > thread->now_ms && !too_many(thread)) return;
-        close_first(thread);
-    }
+kl_conn *kl_authentication_late(kl_thread *thread) {
+    const kl_link *link = kl_ring_first(&thread->unidentified);
+    if (link == NULL) return NULL;
+    if (end_of(thread, link) > thread->now_ms && !too_many(thread)) return NULL;
+    kl_conn *conn = KL_HOLDER(link, kl_conn, unidentified);
+    KL_ASSERT(kl_is_unidentified(conn) && conn->thread == thread);
+    return conn;
 }
 
 int64_t kl_authentication_next(const kl_thread *thread) {

@@ -1,4 +1,4 @@
-/* authentication.h: connections whose clients have not authenticated, and those that must do so again.
+/* authentication.h: connections whose clients must authenticate, maybe again.
  *
  * Such a connection's requests go up to Python, one at a time, and its frames are small.  It has a
  * limited time, and there is a limited number of them: above it, a thread closes the one of its own
@@ -19,9 +19,9 @@ uint32_t kl_authentication_frame_max(const kl_conn *conn);
 void kl_authentication_watch(kl_conn *conn);
 /* Remove it from its thread's unidentified ones. */
 void kl_authentication_unlink(kl_conn *conn);
-/* Close the connections of a thread whose time is over, and the oldest while there are too many. */
-void kl_authentication_close_late(kl_thread *thread);
-/* The time of the next call; INT64_MAX: none. */
+/* A connection of the thread to close: its time is over, or there are too many.  NULL: none. */
+kl_conn *kl_authentication_late(kl_thread *thread);
+/* The time when there will be one; INT64_MAX: none waits. */
 int64_t kl_authentication_next(const kl_thread *thread);
 
 #endif

@@ -16,10 +16,9 @@ struct kl_conn {
     kl_net *net;       /* set by the acceptor, immutable, down to from */
     uint64_t id;
     int32_t listener;
-    int32_t
-        principal; /* as in server.h; see authentication.h, also for the members down to expires_ms */
-    bool raw;                /* its next frames are tokens without a header */
-    int64_t expires_ms;      /* of its session; 0: never */
+    int32_t principal;  /* as in server.h; see authentication.h, also down to expires_ms */
+    bool raw;           /* its next frames are tokens without a header */
+    int64_t expires_ms; /* of its session; 0: never */
     int64_t unidentified_ms; /* since when; -1: not */
     kl_link unidentified;    /* thread->unidentified, longest first */
     uint8_t *subject;        /* DER of its certificate's, freed with it; NULL: none */

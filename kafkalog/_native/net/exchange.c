@@ -202,6 +202,7 @@ static bool delay(kl_exchange *exchange) {
     exchange->request.conn->ends = true;
     exchange->state = exchange->delay_ms > 0 ? KL_DELAYED : KL_ANSWERED;
     if (exchange->delay_ms <= 0) return true;
+    KL_ASSERT(exchange->timer.place == 0);
     int64_t due_ms = kl_clock_now(&thread->net->clock) + exchange->delay_ms;
     return kl_timers_add(&thread->timers, &exchange->timer, due_ms) == KL_OK;
 }

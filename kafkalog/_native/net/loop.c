@@ -236,6 +236,13 @@ static void close_half_frames(kl_thread *thread) {
     }
 }
 
+static void close_unidentified(kl_thread *thread) {
+    for (kl_conn *conn; (conn = kl_authentication_late(thread)) != NULL;) {
+        kl_count_add(&thread->closed_unidentified, 1);
+        kl_conn_close(conn);
+    }
+}
+
 /* Free memory that was not used for some seconds. */
 static void trim(kl_thread *thread) {
     if (!thread->trims || after(thread->trim_ms, TRIM_MS) > thread->now_ms) return;
@@ -250,7 +257,7 @@ static void run_timers(kl_thread *thread) {
     unmute(thread);
     close_idle(thread);
     close_half_frames(thread);
-    kl_authentication_close_late(thread);
+    close_unidentified(thread);
     kl_shake_expire(thread);
     trim(thread);
 }

@@ -13,6 +13,7 @@ import pytest
 from kafkalog.clock import ManualClock
 from kafkalog.config.sasl import UNSIGNED
 from kafkalog.errors import InvalidSetting
+from kafkalog.security.principal import Principal
 from kafkalog.security.scram import Mechanism, salted_password
 from kafkalog.server.authentication import LOGGED_MAX
 from kafkalog.server.broker import Broker, node_of
@@ -85,9 +86,12 @@ def test_a_connection_has_its_principal(broker: Broker, raw: Raw) -> None:
     seen = []
     node = node_of(broker)
     number_of = node.admission.number_of
-    node.admission.number_of = lambda principal, host: (  # type: ignore[method-assign]
-        seen.append((str(principal), host)) or number_of(principal, host)  # type: ignore[func-returns-value]
-    )
+
+    def noted(principal: Principal, host: str) -> int:
+        seen.append((str(principal), host))
+        return number_of(principal, host)
+
+    node.admission.number_of = noted  # type: ignore[method-assign]
     try:
         authenticate(raw, "bob")
     finally:
