@@ -318,7 +318,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     const kl_server_config settings = {.fetch_bytes_max = 1 << 20,
                                        .fetch_sessions_max = 2,
                                        .quota_windows = 2,
-                                       .quota_window_ms = 1000};
+                                       .quota_window_ms = 1000,
+                                       .client_quota_windows = 2,
+                                       .client_quota_window_ms = 1000};
     kl_clock clock = {true, 1000};
     kl_data *plane;
     const kl_open how = fuzz_open_for_writing();
