@@ -251,14 +251,14 @@ static kl_status enter(kl_net *net, kl_conn *conn, const address *from) {
 }
 
 static bool authenticates(kl_net *net, int32_t listener) {
-    if (listener < 0 || listener >= LISTENERS_MAX) return false;
+    if (listener < 0 || listener >= KL_LISTENERS_MAX) return false;
     return atomic_load(&net->authenticating) >> listener & 1;
 }
 
 kl_status kl_acceptor_authenticate(kl_net *net, int32_t listener) {
-    if (listener < 0 || listener >= LISTENERS_MAX)
+    if (listener < 0 || listener >= KL_LISTENERS_MAX)
         return kl_fail(KL_E_ARGUMENT, "listener %d, wanted 0 to %d", listener,
-                       LISTENERS_MAX - 1);
+                       KL_LISTENERS_MAX - 1);
     atomic_fetch_or(&net->authenticating, (uint64_t)1 << listener);
     return KL_OK;
 }
