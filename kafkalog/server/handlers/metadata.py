@@ -81,8 +81,9 @@ def _requested(node: Node, request: Request) -> list[dict[str, Any]]:
     names = [topic.name for topic in body.topics if topic.name is not None]
     # Kafka answers a request that creates a topic with its absence, and the client pauses.
     if body.allow_auto_topic_creation and node.config.auto_create_topics_enable:
-        allowed = creatable(node, request, filter(made_on_use, names))
-        create_missing(node, [name for name in names if name in allowed])
+        absent = [name for name in names if name not in node.image.topics and made_on_use(name)]
+        allowed = creatable(node, request, absent)
+        create_missing(node, [name for name in absent if name in allowed])
     image = node.image
     found: list[dict[str, Any]] = []
     # Each once, as in Kafka: otherwise a small request could ask for any number of answers.
