@@ -21,7 +21,7 @@ class _Principals(Word):
 
 
 class AuthorizerConfig(Settings):
-    """What decides about permissions; a broker takes them with its own."""
+    """The authorizer, which decides about permissions; a broker takes them with its own."""
 
     scope = "broker"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import time
 from collections.abc import Iterable, Sequence
 
 import pytest
@@ -170,18 +169,16 @@ def test_a_deny_that_dominates_hides_what_is_allowed(acls: list[Acl], wanted: bo
 
 
 def test_ten_thousand_acls_cost_no_more_than_ten() -> None:
-    """Work is counted, not time: the places looked at, and what is known there."""
+    """Work is counted, not time: the places looked at for a name."""
     ours = authorizer(
         *(acl(f"topic-{n:05}", principal=f"User:u{n % 7}") for n in range(5000)),
         *(acl(f"group-{n:05}", principal=f"User:u{n}", pattern=PREFIXED) for n in range(3000)),
         *(acl("shared", principal=f"User:v{n}") for n in range(2000)),
     )
-    began = time.thread_time()
     for n in range(2000):
         assert ours.allows(Principal("User", f"v{n}"), HOST, READ, TOPIC, "shared")
         assert not ours.allows(ALICE, HOST, READ, TOPIC, f"topic-{n:05}")
     assert len(list(ours._places(TOPIC, "group-00077-x"))) == 1
-    assert time.thread_time() - began < 30  # a walk over all takes many times as long
 
 
 # ---- bindings and filters ------------------------------------------------------------------------
