@@ -159,12 +159,17 @@ def test_below_the_limit_nobody_waits_and_old_windows_are_forgotten(
     assert peer.produce({("t", 0): data}).throttle_time_ms == 0
 
 
-def test_acks_0_is_muted_without_an_answer(served: Served, peer: Peer, quotas: Quotas) -> None:
+def test_acks_0_is_muted_without_an_answer(
+    served: Served, peer: Peer, quotas: Quotas, wait_until: Any
+) -> None:
     data = one(b"x" * 1000)
     quotas.limit("peer", Buckets.PRODUCE, 100)
     peer.send_produce({("t", 0): data}, acks=NONE)
     peer.expects_nothing()
     quotas.resolve()
+    wait_until(lambda: served.reactor.stats().fast == 1, "it is appended")
+    served.reactor.pause(True)  # the thread has ended what it did
+    served.reactor.pause(False)
     peer.send_fetch({("t", 0): 0})
     wait_ms = wait_of(size_of(data), 100)
     served.advance(wait_ms - 1)
