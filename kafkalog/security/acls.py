@@ -30,7 +30,7 @@ NAME_MAX = 32_767
 
 
 class Pattern(IntEnum):
-    """What a resource's name means; Kafka's numbers."""
+    """How a resource's name is matched; Kafka's numbers."""
 
     MATCH = 2
     """In a filter: the ACLs that apply to the resource of this name."""

@@ -127,7 +127,7 @@ class Authorizer:
         return self.decide(principal, host, operation, kind, name).allowed
 
     def _places(self, kind: int, name: str) -> Iterator[dict[str, tuple[Acl, ...]]]:
-        """What is known at each place that this name matches."""
+        """The ACLs at each place that this name matches, by principal."""
         places = [(kind, Pattern.LITERAL, name)]
         if name != WILDCARD:
             places.append((kind, Pattern.LITERAL, WILDCARD))

@@ -26,6 +26,7 @@ READERS = {
     "kafkalog/cli/resets.py": "the time of records to go back to",
     "kafkalog/cli/holds.py": "the end of a hold, which is a time in a file",
     "kafkalog/cli/inputs.py": "the year of a line that tells none",
+    "kafkalog/testing/security.py": "the dates of a test certificate",
     "spark_connector/pyspark_kafkalog/sink/staging.py": "the time of a record",
     "spark_connector/pyspark_kafkalog/sink/writers.py": "files that are a week old: a margin",
     "spark_connector/pyspark_kafkalog/sink/blocking.py": "the level of a line in the log",

@@ -86,8 +86,8 @@ def test_secrets_are_only_where_they_must_be(
 
 
 class Shown:
-    """What Spark shows of its work: the plans in its events, as the event log and the UI have
-    them, and whatever is added."""
+    """The texts that Spark shows of its work: the plans in its events, as the event log and the UI
+    have them, and whatever is added."""
 
     def __init__(self, spark: Any) -> None:
         self._store = spark._jsparkSession.sharedState().statusStore()

@@ -18,7 +18,7 @@ SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 def settings(*mechanisms: str, **more: object) -> dict[str, object]:
-    """Of a broker with a SASL_PLAINTEXT listener; `more` with underscores for dots."""
+    """Settings of a broker with a SASL_PLAINTEXT listener; `more` with underscores for dots."""
     listed = "".join(
         f' user_{name}="{password}"'
         for name, password in ((n, p.replace('"', '\\"')) for n, p in USERS.items())

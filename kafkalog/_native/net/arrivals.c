@@ -123,7 +123,7 @@ int32_t kl_arrivals_listener_max(const kl_arrivals *arrivals, int32_t listener) 
 }
 
 static const kl_ip_limit *limit_of(const kl_arrivals *arrivals, const uint8_t *address) {
-    kl_ip_limit key;
+    kl_ip_limit key = {0};
     if (arrivals->ip_count == 0) return NULL;
     memcpy(key.address, address, sizeof key.address);
     return bsearch(&key, arrivals->of_ips, arrivals->ip_count, sizeof key, compare);
@@ -142,12 +142,11 @@ static kl_rate *rate_of(kl_arrivals *arrivals, const uint8_t *address) {
         arrivals->cells = kl_alloc((size_t)CELL_SETS * CELL_WAYS * arrivals->stride);
     if (arrivals->cells == NULL) return NULL;
     size_t set = kl_hash(address, KL_ADDRESS_BYTES) % CELL_SETS * CELL_WAYS;
-    cell *oldest = NULL;
+    cell *oldest = (cell *)(void *)(arrivals->cells + set * arrivals->stride);
     for (size_t i = set; i < set + CELL_WAYS; i++) {
         cell *one = (cell *)(void *)(arrivals->cells + i * arrivals->stride);
         if (memcmp(one->address, address, KL_ADDRESS_BYTES) == 0) return &one->rate;
-        if (oldest == NULL ||
-            atomic_load(&one->rate.used_ms) < atomic_load(&oldest->rate.used_ms))
+        if (atomic_load(&one->rate.used_ms) < atomic_load(&oldest->rate.used_ms))
             oldest = one;
     }
     memcpy(oldest->address, address, KL_ADDRESS_BYTES);

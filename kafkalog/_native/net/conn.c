@@ -495,7 +495,10 @@ void kl_conn_close(kl_conn *conn) {
         kl_exchange_cancel(x);
     }
     conn->first = conn->last = NULL;
-    if (conn->in) thread->half_bytes -= conn->in->held;
+    if (conn->in) {
+        KL_ASSERT(thread->half_bytes >= conn->in->held);
+        thread->half_bytes -= conn->in->held;
+    }
     kl_pool_give(&thread->pool, conn->in);
     kl_pool_give(&thread->pool, conn->ahead);
     conn->in = conn->ahead = NULL;

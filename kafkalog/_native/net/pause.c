@@ -4,8 +4,8 @@
 enum { LOOK_MS = 5 }; /* a thread may end unnoticed */
 
 void kl_net_hold(kl_net *net, int32_t principal, int32_t change) {
-    if (principal <= KL_PROCESS) return;
     KL_ASSERT(principal < KL_PRINCIPALS_MAX);
+    if (principal <= KL_PROCESS) return;
     int32_t before = atomic_fetch_add(&net->holds[principal], change);
     KL_ASSERT(before + change >= 0);
 }

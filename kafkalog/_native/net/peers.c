@@ -87,7 +87,8 @@ void kl_peers_leave(kl_peers *peers, kl_peer *peer) {
         let_go(peers, peer);
         kl_unlock(&peers->lock);
     }
-    atomic_fetch_sub(&peers->count, 1);
+    int64_t before = atomic_fetch_sub(&peers->count, 1);
+    KL_ASSERT(before > 0);
     if (atomic_load(&peers->full)) kl_peers_wake(peers);
 }
 

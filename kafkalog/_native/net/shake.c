@@ -28,6 +28,7 @@ void kl_failures_free(kl_failures *failures) {
 /* Keep the failure that this thread has just recorded. */
 static void keep(kl_failures *failures, const kl_conn *conn) {
     kl_lock(&failures->lock);
+    KL_ASSERT(failures->first < KL_FAILURES_KEPT && failures->count <= KL_FAILURES_KEPT);
     if (failures->count == KL_FAILURES_KEPT) {
         failures->lost++;
     } else {
@@ -74,6 +75,7 @@ void kl_failures_close(kl_failures *failures) {
 /* End a connection whose failure this thread has just recorded.  A client that sent nothing, as a
  * load balancer that tries the port, is not worth a line in the log. */
 static void fail(kl_conn *conn) {
+    KL_ASSERT(conn->shakes && kl_conn_is_open(conn));
     kl_count_add(&conn->thread->handshakes_failed, 1);
     if (conn->stream.heard) keep(&conn->net->failures, conn);
     kl_link_last(&conn->thread->shakes_failed, &conn->shake);
@@ -100,13 +102,16 @@ kl_conn *kl_shake_failed(kl_thread *thread) {
 
 void kl_shake_leave(kl_conn *conn) {
     kl_link_remove(&conn->shake);
-    if (conn->half_open) conn->thread->half_open--;
+    if (!conn->half_open) return;
+    KL_ASSERT(conn->shakes && conn->thread->half_open > 0);
+    conn->thread->half_open--;
     conn->half_open = false;
 }
 
 /* It waits for its client; if too many do, the one that has waited longest is closed. */
 static void wait_for_client(kl_conn *conn) {
     kl_thread *thread = conn->thread;
+    KL_ASSERT(!conn->half_open);
     conn->shake_ms = thread->now_ms;
     conn->half_open = true;
     kl_link_last(&thread->half_opens, &conn->shake);
@@ -127,6 +132,7 @@ kl_status kl_shake_begin(kl_conn *conn, const kl_tls *tls) {
 
 void kl_shake_events(kl_conn *conn) {
     kl_thread *thread = conn->thread;
+    KL_ASSERT(conn->shakes && conn->stream.ssl != NULL);
     if (conn->began_ms < 0) conn->began_ms = thread->now_ms;
     kl_shake_leave(conn);
     if (thread->now_ms - conn->began_ms > WHOLE * limit_ms(thread)) too_late(conn);
@@ -150,6 +156,7 @@ kl_conn *kl_shake_run(kl_thread *thread) {
     kl_link *link = kl_ring_first(&thread->shaking);
     if (link == NULL) return NULL;
     kl_conn *conn = KL_HOLDER(link, kl_conn, shake);
+    KL_ASSERT(conn->shakes && !conn->half_open && conn->thread == thread);
     kl_link_remove(link);
     kl_shake outcome = kl_stream_shake(&conn->stream);
     conn->writes_shake = outcome == KL_SHAKE_WRITES;
@@ -169,6 +176,7 @@ void kl_shake_expire(kl_thread *thread) {
     int64_t ms_max = limit_ms(thread);
     for (kl_link *link; (link = kl_ring_first(&thread->half_opens)) != NULL;) {
         kl_conn *conn = KL_HOLDER(link, kl_conn, shake);
+        KL_ASSERT(conn->half_open && conn->thread == thread);
         if (thread->now_ms - conn->shake_ms < ms_max) return;
         kl_shake_leave(conn);
         too_late(conn);

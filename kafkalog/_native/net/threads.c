@@ -12,6 +12,7 @@ kl_thread *kl_threads_next(kl_net *net, int32_t listener) {
 }
 
 kl_status kl_threads_put(kl_thread *thread, kl_conn *conn) {
+    KL_ASSERT(conn->thread == thread && !kl_link_in(&conn->all));
     kl_lock(&thread->lock);
     kl_link_last(&thread->conns, &conn->all);
     kl_status status = kl_stream_watch(&conn->stream, thread->epoll_fd, conn);
@@ -22,6 +23,7 @@ kl_status kl_threads_put(kl_thread *thread, kl_conn *conn) {
 
 bool kl_threads_pass(kl_net *net, kl_conn *conn) {
     kl_thread *from = conn->thread;
+    KL_ASSERT(conn->passed && conn->first == NULL);
     kl_lock(&net->acceptor.lock);
     bool leaves = atomic_load(&from->leaving); /* otherwise it is needed again */
     kl_thread *to = leaves ? kl_threads_next(net, conn->listener) : from;

@@ -81,6 +81,7 @@ static bool connect_bio(kl_stream *stream, kl_ssl *ssl, bool kernel) {
 }
 
 kl_status kl_stream_encrypt(kl_stream *stream, const kl_tls *tls) {
+    KL_ASSERT(stream->fd >= 0 && stream->ssl == NULL);
     kl_ssl *ssl = kl_ossl.SSL_new(tls->context);
     if (ssl == NULL || !connect_bio(stream, ssl, tls->kernel)) {
         if (ssl) kl_ossl.SSL_free(ssl);
@@ -95,6 +96,7 @@ kl_status kl_stream_encrypt(kl_stream *stream, const kl_tls *tls) {
 }
 
 void kl_tls_end(kl_stream *stream) {
+    KL_ASSERT(stream->ssl != NULL);
     stream->more = false;
     if (!stream->broken) (void)kl_ossl.SSL_shutdown(stream->ssl);
     kl_ossl.SSL_free(stream->ssl);
@@ -119,6 +121,7 @@ static kl_shake explain(kl_stream *stream) {
 }
 
 kl_shake kl_stream_shake(kl_stream *stream) {
+    KL_ASSERT(stream->ssl != NULL && stream->broken); /* not over yet */
     kl_ossl.ERR_clear_error();
     stream->error = 0;
     int done = kl_ossl.SSL_do_handshake(stream->ssl);
@@ -152,6 +155,7 @@ kl_status kl_stream_subject(const kl_stream *stream, uint8_t **out, size_t *byte
     else {
         uint8_t *at = *out;
         *bytes = (size_t)kl_ossl.i2d_X509_NAME(name, &at);
+        KL_ASSERT(*bytes == (size_t)length);
     }
     kl_ossl.X509_free(certificate);
     kl_ossl.ERR_clear_error();
@@ -206,6 +210,7 @@ ssize_t kl_tls_receive(kl_stream *stream, const struct iovec *to, int count,
 static ssize_t send_record(kl_stream *stream, const void *data, size_t bytes) {
     size_t sent;
     bool drained = false;
+    KL_ASSERT(bytes > 0); /* OpenSSL's result for none is not defined */
     kl_ossl.ERR_clear_error();
     if (kl_ossl.SSL_write_ex(stream->ssl, data, bytes, &sent)) return (ssize_t)sent;
     ssize_t result = nothing(stream, &drained);
@@ -226,6 +231,7 @@ typedef struct {
 
 static void skip(place *at, size_t bytes) {
     at->pos += bytes;
+    KL_ASSERT(at->count > 0 || at->pos == 0);
     while (at->count > 0 && at->pos >= at->from->iov_len) {
         at->pos -= at->from->iov_len;
         at->from++;
@@ -242,6 +248,7 @@ static size_t gather(place at, uint8_t *to) {
         bytes += piece;
         skip(&at, piece);
     }
+    KL_ASSERT(bytes <= RECORD_BYTES);
     return bytes;
 }
 

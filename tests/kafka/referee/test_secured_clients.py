@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -57,14 +57,13 @@ def goes_around(servers: str, topic: str, config: dict[str, str], **more: object
     sent = [b"%d" % n * (n % 3000) for n in range(RECORDS)]
     with Admin(servers, config=config, **more) as admin:  # type: ignore[arg-type]
         admin.create_topics([topic]).check()
-    producer = Producer(servers, transactional_id=topic, config=config, **more)  # type: ignore[arg-type]
+    own: Any = {"config": config, **more}
+    producer = Producer(servers, transactional_id=topic, **own)
     with producer, producer.transaction():
         for value in sent:
             producer.send(topic, value)
     found: list[bytes | None] = []
-    with Consumer(
-        servers, topic, group=topic, auto_offset_reset="earliest", config=config, **more,  # type: ignore[arg-type]
-    ) as consumer:  # fmt: skip
+    with Consumer(servers, topic, group=topic, auto_offset_reset="earliest", **own) as consumer:
 
         def all_there() -> bool:
             found.extend(record.value for record in consumer.poll(100))

@@ -24,7 +24,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support import apache
 from tests.support.raw import Raw
-from tests.support.sasl import scram
+from tests.support.sasl import SCRAM_MODULE, scram
 
 pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -37,6 +37,7 @@ KEY = "s3cret"
 DAY_MS = 86_400_000
 ALICE, BOB = Principal("User", "alice"), Principal("User", "bob")
 KINDS = ("UserScramCredentialRecord", "RemoveUserScramCredentialRecord")
+PROTOCOLS = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT"
 
 
 class Secured(apache.Broker):
@@ -44,18 +45,19 @@ class Secured(apache.Broker):
 
     def __init__(self, directory: Path) -> None:
         plain, controller, self.sasl = (apache.free_port() for _ in range(3))
+        listeners = f"PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{self.sasl}"
         super().__init__(
             directory,
             f"""
-listeners=PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{self.sasl},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{self.sasl}
+listeners={listeners},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners={listeners}
 controller.quorum.voters=1@127.0.0.1:{controller}
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT
+listener.security.protocol.map={PROTOCOLS}
 delegation.token.secret.key={KEY}
 sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512
-listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
-listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
-""",  # noqa: E501
+listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config={SCRAM_MODULE} required;
+listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config={SCRAM_MODULE} required;
+""",
             port=plain,
             formatted=FORMATTED,
         )

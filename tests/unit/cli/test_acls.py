@@ -55,7 +55,9 @@ def test_permissions_are_added_listed_and_removed(
     assert listed(address, capsys) == [bob]
 
 
-def test_roles_add_what_kafkas_tool_adds(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_roles_add_the_acls_of_kafkas_tool(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert acls(address, "add", "--allow-principal", "User:p", "--producer", "--topic", "t",
                 "--transactional-id", "x", "--idempotent") == 0  # fmt: skip
     assert [(one[0], one[1], one[3]) for one in listed(address, capsys)] == [

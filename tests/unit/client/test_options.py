@@ -111,7 +111,7 @@ SECURITY: dict[str, object] = {
     "ssl.endpoint.identification.algorithm": "https", "ssl.keystore.type": "JKS",
     "ssl.protocol": "TLSv1.3", "ssl.truststore.type": "JKS",
 }  # fmt: skip
-"""Of every client; all others of TLS and logins are null in Java, and empty here."""
+"""Defaults of every client; all others of TLS and logins are null in Java, and empty here."""
 OWN = {
     "client.id", "enable.auto.offset.store", "group.id", "group.instance.id",
     "kafkalog.storage.timeout.ms", "partitioner", "transactional.id",

@@ -66,7 +66,7 @@ def test_every_request_goes_up(server: Server, key: int) -> None:
 
 
 def test_one_request_goes_up_at_a_time(server: Server) -> None:
-    """What follows is not even parsed: it has the principal that the first one brings."""
+    """The next request is not even parsed: it has the principal that the first one brings."""
     with server.client() as client:
         first = taken(server, client, request(1, key=AUTHENTICATE) + request(2) + request(3))
         assert server.reactor.take(0) is None

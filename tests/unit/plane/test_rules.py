@@ -40,7 +40,7 @@ def put(served: Any, *own: Rules, common: Rules = NOTHING, rights: int = 0,
 
 
 def may(served: Any, peer: Any) -> tuple[bool, bool]:
-    """Whether the client may write to t, and read it."""
+    """True if the client may write to t; and the same for reading."""
     wrote = peer.produce_one(one()).error_code
     read = peer.fetch_one(0).error_code
     assert {wrote, read} <= {0, DENIED}
@@ -66,7 +66,7 @@ def test_rules_about_single_topics(served, peer, own, common, wanted):
     assert may(served, peer) == wanted
 
 
-def test_what_no_acl_names_can_be_allowed(served, peer):
+def test_a_topic_without_acls_can_be_allowed(served, peer):
     served.put()
     put(served, unnamed=True)
     assert may(served, peer) == (True, True)

@@ -112,7 +112,7 @@ def test_an_operation_is_implied_when_it_is_allowed_but_not_when_it_is_denied() 
     assert not configs.allows(ALICE, HOST, DESCRIBE, TOPIC, "t")
 
 
-def test_super_users_may_do_what_is_denied() -> None:
+def test_denials_do_not_hold_for_super_users() -> None:
     denied = acl(operation=ALL, permission=DENY, principal="User:*", name="*")
     assert authorizer(denied, super_users=["User:alice"]).allows(ALICE, HOST, READ, TOPIC, "t")
     assert not authorizer(denied, super_users=["User:alice"]).allows(BOB, HOST, READ, TOPIC, "t")
@@ -164,7 +164,7 @@ def test_numbers_that_are_not_known_permit_nothing() -> None:
         ([acl("t", WRITE, principal="User:bob")], False),
     ],
 )
-def test_a_deny_that_dominates_hides_what_is_allowed(acls: list[Acl], wanted: bool) -> None:
+def test_a_deny_that_dominates_hides_an_allow(acls: list[Acl], wanted: bool) -> None:
     assert authorizer(*acls).allows_any(ALICE, HOST, WRITE, TOPIC) == wanted
 
 
@@ -208,7 +208,7 @@ def test_filters_select_as_kafkas_do(one: AclFilter, wanted: bool) -> None:
     assert one.matches(acl()) == wanted
 
 
-def test_a_match_selects_what_applies_to_a_name() -> None:
+def test_a_match_selects_the_acls_that_apply_to_a_name() -> None:
     one = AclFilter(name="tuv", pattern=Pattern.MATCH)
     assert one.matches(acl("tu", pattern=PREFIXED)) and one.matches(acl("*"))
     assert not one.matches(acl("*", pattern=PREFIXED)) and not one.matches(acl("tu"))

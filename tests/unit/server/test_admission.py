@@ -1,4 +1,4 @@
-"""What a caller may do, as handlers ask for it: by the authorizer of a broker, if it has one."""
+"""Rights of a caller, as handlers ask for them: by the authorizer of a broker, if it has one."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_values_that_keep_nobody_out_are_named_and_passed_over() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
-def test_a_listener_without_what_it_needs_ends_the_start(tmp_path: Path, protocol: str) -> None:
+def test_a_listener_without_its_settings_ends_the_start(tmp_path: Path, protocol: str) -> None:
     with pytest.raises(InvalidSetting, match=f"(?i){protocol}"):
         Broker(tmp_path / "data", listeners=f"{protocol}://127.0.0.1:0")
 

@@ -142,7 +142,7 @@ def test_a_failed_handshake_is_logged(
         ({"cipher_suites": "TLS_NONE"}, "no cipher suite TLS_NONE"),
     ],
 )
-def test_a_listener_without_what_it_needs_does_not_start(
+def test_a_listener_without_its_settings_does_not_start(
     certificates: Certificates, settings: dict[str, str], said: str
 ) -> None:
     """Nothing is written, and the message names the setting."""

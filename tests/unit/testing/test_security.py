@@ -78,7 +78,7 @@ def test_each_mechanism(tmp_path: Path, mechanism: str) -> None:
         broker.wait_for_records("t", 2)
 
 
-def test_a_user_may_do_what_the_acls_say(tmp_path: Path) -> None:
+def test_acls_decide_about_a_user(tmp_path: Path) -> None:
     acls = [("alice", "WRITE,DESCRIBE", "topic", "t*"), ("bob", "ALL", "topic", "t"),
             ("bob", "WRITE", "topic", "t", "DENY")]  # fmt: skip
     with secured(tmp_path, "sasl_plaintext", acls=acls) as broker:
@@ -127,7 +127,7 @@ def test_wrong_passwords_are_refused(tmp_path: Path) -> None:
         (("ssl", USERS), "users: found some"),
     ],
 )
-def test_what_does_not_fit_is_refused(arguments: tuple[Any, ...], message: str) -> None:
+def test_arguments_that_do_not_fit_are_refused(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(errors.ArgumentError, match=message):
         Security(*arguments)
 

@@ -231,7 +231,7 @@ def test_a_token_is_replaced_before_it_expires_and_kept_if_that_fails() -> None:
 
 
 @pytest.mark.parametrize("found", [("t", 0.0), "token", ("t",), (None, 1e12), ("a b", 1e12)])
-def test_what_is_no_token_is_not_sent(peer: Peer, found: Any) -> None:
+def test_an_invalid_token_is_not_sent(peer: Peer, found: Any) -> None:
     takes(peer, lambda _: b"")
     with pytest.raises(errors.SaslAuthenticationFailed, match="OAUTHBEARER"):
         connect(peer, settings("OAUTHBEARER", x=""), lambda: found)

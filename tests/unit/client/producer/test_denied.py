@@ -53,7 +53,7 @@ def test_init_transactions_may_be_called_again(orders: Peer) -> None:
         producer.init_transactions()
 
 
-def test_a_consumer_raises_what_its_group_may_not_do(orders: Peer) -> None:
+def test_a_consumer_raises_the_denial_of_its_group(orders: Peer) -> None:
     denied = {"key": "g", "node_id": NO_NODE, "host": "", "port": -1, "error_code": 30}
     orders.on(apis.FIND_COORDINATOR, {"coordinators": [denied]})
     with Consumer(orders.servers, "orders", group="g") as consumer:
