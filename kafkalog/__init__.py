@@ -38,6 +38,7 @@ if _t.TYPE_CHECKING:
         RecordMetadata,
         SentRange,
     )
+    from kafkalog.client.calls.acls import AclBinding, AclBindingFilter
     from kafkalog.client.calls.configs import ConfigChange, ConfigEntry, ConfigResource
     from kafkalog.client.calls.features import Feature, Features
     from kafkalog.client.calls.groups import (
@@ -80,12 +81,17 @@ if _t.TYPE_CHECKING:
     from kafkalog.log.log import Log
     from kafkalog.log.scan.scan import Scan, ScanBatch, StringColumn
     from kafkalog.mirror.mirror import Mirror, MirrorStatus
+    from kafkalog.security.acls import Acl, AclFilter
     from kafkalog.server.broker import Broker
     from kafkalog.store import Store
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Acl",
+    "AclBinding",
+    "AclBindingFilter",
+    "AclFilter",
     "Admin",
     "AppendedOffsets",
     "Assignor",
@@ -163,6 +169,10 @@ __all__ = [
 ]
 
 _LAZY = {
+    "Acl": "kafkalog.security.acls",
+    "AclBinding": "kafkalog.client.calls.acls",
+    "AclBindingFilter": "kafkalog.client.calls.acls",
+    "AclFilter": "kafkalog.security.acls",
     "Admin": "kafkalog.client.admin",
     "Assignor": "kafkalog.client.consumer.assignors",
     "Broker": "kafkalog.server.broker",

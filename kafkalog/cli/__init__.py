@@ -74,7 +74,7 @@ OF_KAFKA = {
     "kafka-replica-verification": "cluster check",
     "kafka-server-start": "serve",
     "kafka-share-groups, kafka-console-share-consumer, kafka-streams-groups": None,
-    "kafka-storage": "users add --add-scram --dir; serve formats a new directory",
+    "kafka-storage": "serve, users add --add-scram --dir",
     "kafka-topics": "topics",
     "kafka-transactions": "transactions",
     "kafka-verifiable-producer, kafka-verifiable-consumer": None,

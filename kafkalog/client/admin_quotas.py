@@ -68,14 +68,19 @@ def _entity(value: Any) -> quotas.QuotaEntity:
         pairs = [(kind, name) for kind, name in value]
     except (TypeError, ValueError):
         pairs = []
-    texts = all(isinstance(kind, str) and isinstance(name, (str, type(None)))
-                for kind, name in pairs)  # fmt: skip
-    if not pairs or not texts or isinstance(value, str):
+    if not pairs or isinstance(value, str):
         raise ArgumentError(f"changes: found {value!r}, wanted pairs of a type and a name or None")
-    return tuple(sorted(pairs))
+    return tuple(sorted(
+        (arguments.text("changes", kind),
+         None if name is None else arguments.text("changes", name))
+        for kind, name in pairs
+    ))  # fmt: skip
 
 
 def _number(key: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ArgumentError(f"{key}: found {value!r}, wanted a number")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise ArgumentError(f"{key}: found a number too large for a float") from None

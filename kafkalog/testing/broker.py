@@ -98,6 +98,7 @@ class TestBroker:
 
         Raises: ArgumentError.
         """
+        self._here()
         security = self.security.client_config(library, user) if self.security else {}
         name = (
             "bootstrap_servers"

@@ -70,7 +70,7 @@ def told(problems: Iterator[str]) -> list[str]:
 ENDS = {"close", "abandon", "release", "shared"}
 FOR_ITS_OWN = {
     "use", "lend", "handle", "has", "make", "delete_partitions",
-    "opened", "closing", "gone", "closed",
+    "opened", "closing", "gone", "closed", "every",
 }  # fmt: skip
 """Called only by a broker, its metadata and its logs, with partitions that they know."""
 RIGHT = {"topic": "t", "partition": 0}

@@ -46,7 +46,7 @@ ARGUMENTS: dict[str, Any] = {
     "ms": 1, "what": ["v"], "epoch": 0, "start": 0, "stop": 1, "time": 0, "times": {TP: 0},
     "before": 0, "buffer": bytearray(9), "changes": {}, "commit": True, "counts": {"t": 2},
     "levels": {}, "places": {TP: [0]}, "producer_epoch": 0, "resources": [], "socket": None,
-    "timeout_ms": 0,
+    "timeout_ms": 0, "acls": [], "filters": [], "alterations": [], "hmac": b"h",
 }  # fmt: skip
 
 

@@ -115,6 +115,53 @@ def test_settings_and_topics(run: Run) -> None:
     done.assert_outcomes(passed=2)
 
 
+def test_a_marker_secures_the_broker(run: Run) -> None:
+    """Users log in over TLS and do what the ACLs say; the next test's broker has no security."""
+    done = run(test_it="""
+        import confluent_kafka
+        import pytest
+
+        def written(broker, topic, user):
+            producer = confluent_kafka.Producer(broker.client_config("confluent-kafka", user))
+            codes = []
+            producer.produce(topic, b"a", on_delivery=lambda error, _: codes.append(
+                error and error.code()))
+            assert producer.flush(30) == 0
+            return codes
+
+        @pytest.mark.kafkalog(
+            topics={"orders-1": 1},
+            security="sasl_ssl",
+            users={"alice": "secret", "bob": "other"},
+            acls=[("alice", "WRITE,DESCRIBE", "topic", "orders-*")],
+        )
+        def test_secured(kafkalog_broker):
+            config = kafkalog_broker.client_config("confluent-kafka")
+            assert config["security.protocol"] == "sasl_ssl"
+            assert written(kafkalog_broker, "orders-1", "alice") == [None]
+            refused = confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED
+            assert written(kafkalog_broker, "orders-1", "bob") == [refused]
+            assert [record.value for record in kafkalog_broker.records("orders-1")] == [b"a"]
+
+        def test_plain(kafkalog_broker):
+            found = kafkalog_broker.client_config("confluent-kafka")
+            assert found == {"bootstrap.servers": kafkalog_broker.bootstrap_servers}
+    """)  # fmt: skip
+    done.assert_outcomes(passed=2)
+
+
+def test_a_marker_whose_security_does_not_fit_is_an_error(run: Run) -> None:
+    done = run(test_it="""
+        import pytest
+
+        @pytest.mark.kafkalog(security="sasl_ssl", users={})
+        def test_none(kafkalog_broker):
+            pass
+    """)  # fmt: skip
+    done.assert_outcomes(errors=1)
+    assert "users: found none, wanted at least one with security=sasl_ssl" in done.stdout.str()
+
+
 SHARED = """
     import pytest
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafkalog import errors
+from kafkalog.arguments import text as checked
 from kafkalog.client.calls.results import Results, each
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.connection import Connection
@@ -29,7 +30,7 @@ PATTERNS = {"literal": int(Pattern.LITERAL), "prefixed": int(Pattern.PREFIXED)}
 
 def _number(what: str, known: Mapping[str, int], text: str, *more: str) -> int:
     """The number of a name, in any case, also with hyphens, as Kafka's tools have it."""
-    name = text.replace("-", "_").lower() if isinstance(text, str) else text
+    name = text.replace("-", "_").lower() if isinstance(text, str) else ""
     if name == "any" and "any" in more:
         return ANY
     if name == "match" and "match" in more:
@@ -37,16 +38,10 @@ def _number(what: str, known: Mapping[str, int], text: str, *more: str) -> int:
     if name in known:
         return known[name]
     for one, number in known.items():  # AlterConfigs, TransactionalId
-        if isinstance(name, str) and one.replace("_", "") == name:
+        if one.replace("_", "") == name:
             return number
     wanted = ", ".join([*known, *more])
     raise errors.ArgumentError(f"{what}: found {text!r}, wanted one of {wanted}")
-
-
-def _text(what: str, found: object) -> str:
-    if not isinstance(found, str):
-        raise errors.ArgumentError(f"{what}: found {found!r}, wanted text")
-    return found
 
 
 def _name(known: Mapping[str, int], number: int) -> str:
@@ -76,9 +71,9 @@ class AclBinding(NamedTuple):
         Raises: ArgumentError.
         """
         return Acl(
-            _number("resource_type", KINDS, self.resource_type), _text("name", self.name),
-            _number("pattern", PATTERNS, self.pattern), _text("principal", self.principal),
-            _text("host", self.host), _number("operation", OPERATIONS, self.operation),
+            _number("resource_type", KINDS, self.resource_type), checked("name", self.name),
+            _number("pattern", PATTERNS, self.pattern), checked("principal", self.principal),
+            checked("host", self.host), _number("operation", OPERATIONS, self.operation),
             _number("permission", PERMISSIONS, self.permission),
         )  # fmt: skip
 
@@ -101,7 +96,7 @@ class AclBindingFilter(NamedTuple):
         Raises: ArgumentError.
         """
         name, principal, host = (
-            None if found is None else _text(what, found)
+            None if found is None else checked(what, found)
             for what, found in (
                 ("name", self.name), ("principal", self.principal), ("host", self.host),
             )

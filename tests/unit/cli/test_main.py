@@ -87,9 +87,18 @@ def test_an_address_of_another_protocol_is_refused_with_the_reason(
     )
 
 
-def test_a_listener_with_tls_is_refused_with_the_reason(tmp_path: Path) -> None:
-    status, told = served(tmp_path, "SASL_SSL://127.0.0.1:0")
-    assert status != 0 and "SASL_SSL, which is not supported yet; wanted PLAINTEXT" in told
+@pytest.mark.parametrize(
+    ("protocol", "said"),
+    [
+        ("SSL", "listener SSL: ssl.keystore.location: found none, wanted the key and certificate"),
+        ("SASL_SSL", "sasl.enabled.mechanisms: found GSSAPI, which is not supported; wanted PLAIN"),
+    ],
+)
+def test_a_secured_listener_without_settings_is_refused_with_the_reason(
+    tmp_path: Path, protocol: str, said: str
+) -> None:
+    status, told = served(tmp_path, f"{protocol}://127.0.0.1:0")
+    assert status == 2 and said in told
 
 
 def test_an_unknown_option_is_named_with_the_nearest(kafkalog: Command) -> None:

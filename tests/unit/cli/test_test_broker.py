@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import kafkalog
+from kafkalog import errors
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
@@ -103,9 +104,76 @@ def test_commands(start: Callable[..., Process], tmp_path: Path) -> None:
     assert one.say("disconnect Produse") == "error: api: found 'Produse', wanted Produce?"
     assert one.say("dance") == "error: found 'dance'; see kafkalog test-broker --help"
     assert one.say("advance soon") == "error: found 'soon', wanted a number"
+    assert one.say("certificate expired").startswith("error: found 'certificate expired'")
     assert one.say("topic t").startswith("error: topic 't'")
     assert one.end() == 0
     assert (tmp_path / "data" / "t-0").exists()
+
+
+SECURED = (
+    "--security", "sasl_ssl", "--user", "alice=secret", "--user", "bob=a=b",
+    "--acl", "alice:WRITE,DESCRIBE:topic:orders-*", "--acl", "bob:ALL:topic:*",
+    "--acl", "bob:WRITE:topic:orders-1:DENY", "--topic", "orders-1", "--print", "json",
+)  # fmt: skip
+
+
+def written(told: dict[str, Any], topic: str = "orders-1", user: str = "alice=secret") -> None:
+    """Write a record with the settings in the first line, as this user.
+
+    Raises: what the producer does.
+    """
+    name, _, password = user.partition("=")
+    config = dict(told["client"])
+    where = config.pop("bootstrap.servers")
+    jaas = config["sasl.jaas.config"].replace("alice", name)
+    config["sasl.jaas.config"] = jaas.replace("secret", password)
+    with kafkalog.Producer(where, idempotent=False, config=config) as producer:
+        producer.send(topic, b"v").result(LIMIT_S)
+
+
+def test_users_of_a_secured_broker_may_do_what_the_acls_say(start: Callable[..., Process]) -> None:
+    one = start(*SECURED)
+    told = json.loads(one.first)
+    assert told["client"]["bootstrap.servers"] == told["bootstrap_servers"]
+    assert told["client"]["security.protocol"] == "SASL_SSL"
+    assert one.say("topic other") == "ok"
+    written(told)
+    written(told, "other", "bob=a=b")
+    for topic, user in (("other", "alice=secret"), ("orders-1", "bob=a=b")):
+        with pytest.raises(errors.TopicAuthorizationFailed):
+            written(told, topic, user)
+    with pytest.raises(errors.SaslAuthenticationFailed):
+        written(told, user="alice=wrong")
+    assert one.end() == 0
+
+
+def test_the_command_certificate_presents_another(start: Callable[..., Process]) -> None:
+    """After a restart at once; a running broker reads it within seconds."""
+    one = start("--security", "ssl", "--topic", "t", "--print", "json")
+    client = dict(json.loads(one.first)["client"])
+    where = client.pop("bootstrap.servers")
+
+    def connect() -> list[str]:
+        with kafkalog.Admin(where, config=client) as admin:
+            return admin.list_topics()
+
+    assert connect() == ["t"]
+    for kind in ("expired", "wrong-host", "untrusted"):
+        assert [one.say(f"certificate {kind}"), one.say("restart")] == ["ok", "ok"]
+        with pytest.raises(errors.SslAuthenticationFailed):
+            connect()
+    assert [one.say("certificate valid"), one.say("restart")] == ["ok", "ok"]
+    assert connect() == ["t"]
+    assert one.say("certificate old") == (
+        "error: certificate: found 'old', wanted one of valid, expired, wrong-host, untrusted"
+    )
+
+
+def test_a_broker_without_tls_has_no_certificate(start: Callable[..., Process]) -> None:
+    one = start("--security", "sasl_plaintext", "--user", "alice=secret")
+    assert one.say("certificate expired") == (
+        "error: certificate: the broker's listener is sasl_plaintext, wanted TLS"
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -149,6 +217,15 @@ def ended(pid: int) -> bool:
         (["--port", "65536"], "--port: found '65536', wanted a number from 0 to 65535"),
         (["--port", "soon"], "--port: found 'soon', wanted a number from 0 to 65535"),
         (["--nothing"], "no option --nothing"),
+        (["--security", "tls"], "--security: invalid choice: 'tls'"),
+        (["--security", "sasl_ssl"], "users: found none, wanted at least one"),
+        (["--security", "ssl", "--user", "a=b"], "users: found some, wanted security sasl"),
+        (["--user", "a=b"], "--user, --acl: found without --security, wanted it with them"),
+        (["--security", "sasl_ssl", "--user", "secret"], "--user: found one without = or name"),
+        (
+            ["--security", "sasl_plaintext", "--user", "a=b", "--acl", "a:EAT:topic:t"],
+            "acls: found ('a', 'EAT', 'topic', 't'), wanted (user, operations, resource type",
+        ),
         (["--set", "num.partition=1"], "num.partition is not a broker setting; the nearest is"),
         (["--dir", "/proc/nothing/data"], "/proc/nothing: cannot make the directory: No such"),
     ],

@@ -10,7 +10,13 @@ from uuid import UUID
 
 import pytest
 
-from kafkalog import Admin, errors
+from kafkalog import (
+    AclBinding,
+    AclBindingFilter,
+    Admin,
+    UserScramCredentialDeletion,
+    errors,
+)
 from kafkalog.client import calls
 from kafkalog.client.link.failures import failure_class
 from kafkalog.wire import apis
@@ -77,6 +83,34 @@ MIXED: dict[Any, tuple[dict[str, Any], Callable[[Admin], Any]]] = {
     apis.ALTER_PARTITION_REASSIGNMENTS: (
         {**DONE, "responses": of_topics("name", "partitions", "partition_index")},
         lambda admin: admin.alter_partition_reassignments({tp: [1] for tp in BOTH}),
+    ),
+    apis.CREATE_ACLS: (
+        {"results": [REFUSED, DONE]},
+        lambda admin: admin.create_acls(
+            [AclBinding("topic", name, "User:u", "read") for name in ("a", "b")]
+        ),
+    ),
+    apis.DELETE_ACLS: (
+        {"filter_results": [{**REFUSED, "matching_acls": []}, {**DONE, "matching_acls": []}]},
+        lambda admin: admin.delete_acls([AclBindingFilter(name=name) for name in ("a", "b")]),
+    ),
+    apis.ALTER_CLIENT_QUOTAS: (
+        {"entries": [{"entity": [{"entity_type": "user", "entity_name": "a"}], **REFUSED},
+                     {"entity": [{"entity_type": "user", "entity_name": "b"}], **DONE}]},
+        lambda admin: admin.alter_client_quotas(
+            {(("user", name),): {"producer_byte_rate": 1.0} for name in ("a", "b")}
+        ),
+    ),
+    apis.ALTER_USER_SCRAM_CREDENTIALS: (
+        {"results": [{"user": "a", **REFUSED}, {"user": "b", **DONE}]},
+        lambda admin: admin.alter_user_scram_credentials(
+            [UserScramCredentialDeletion(name, "SCRAM-SHA-256") for name in ("a", "b")]
+        ),
+    ),
+    apis.DESCRIBE_USER_SCRAM_CREDENTIALS: (
+        {**DONE, "results": [{"user": "a", **REFUSED, "credential_infos": []},
+                             {"user": "b", **DONE, "credential_infos": []}]},
+        lambda admin: admin.describe_user_scram_credentials(["a", "b"]),
     ),
 }  # fmt: skip
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog import errors
+from kafkalog import AclBinding, AclBindingFilter, UserScramCredentialDeletion, errors
 from kafkalog.client.admin import Admin
 from kafkalog.client.calls.results import Results
 from kafkalog.client.consumer.consumer import Consumer
@@ -29,21 +29,33 @@ __all__ = ["silent"]
 
 ZERO = TopicPartition("t", 0)
 MS = {"timeout_ms": SOON_MS}
+ACL = AclBinding("topic", "t", "User:u", "read")
+QUOTAS = {(("user", "u"),): {"producer_byte_rate": 1.0}}
 ASKED: dict[str, Callable[[Admin], Any]] = {
     "abort_transaction": lambda a: a.abort_transaction(ZERO, 1, 1, **MS),
+    "alter_client_quotas": lambda a: a.alter_client_quotas(QUOTAS, **MS),
     "alter_configs": lambda a: a.alter_configs({("topic", "t"): {"retention.ms": 1}}, **MS),
     "alter_group_offsets": lambda a: a.alter_group_offsets("g", {ZERO: 1}, **MS),
     "alter_partition_reassignments": lambda a: a.alter_partition_reassignments({ZERO: [1]}, **MS),
+    "alter_user_scram_credentials": lambda a: a.alter_user_scram_credentials(
+        [UserScramCredentialDeletion("u", "SCRAM-SHA-256")], **MS
+    ),
+    "create_acls": lambda a: a.create_acls([ACL], **MS),
+    "create_delegation_token": lambda a: a.create_delegation_token(**MS),
     "create_partitions": lambda a: a.create_partitions({"t": 3}, **MS),
     "create_topic": lambda a: a.create_topic("t", **MS),
     "create_topics": lambda a: a.create_topics(["t"], **MS),
+    "delete_acls": lambda a: a.delete_acls([AclBindingFilter()], **MS),
     "delete_group_offsets": lambda a: a.delete_group_offsets("g", [ZERO], **MS),
     "delete_groups": lambda a: a.delete_groups(["g"], **MS),
     "delete_records": lambda a: a.delete_records({ZERO: 1}, **MS),
     "delete_topic": lambda a: a.delete_topic("t", **MS),
     "delete_topics": lambda a: a.delete_topics(["t"], **MS),
+    "describe_acls": lambda a: a.describe_acls(**MS),
+    "describe_client_quotas": lambda a: a.describe_client_quotas(**MS),
     "describe_cluster": lambda a: a.describe_cluster(**MS),
     "describe_configs": lambda a: a.describe_configs([("topic", "t"), ("broker", "1")], **MS),
+    "describe_delegation_tokens": lambda a: a.describe_delegation_tokens(**MS),
     "describe_features": lambda a: a.describe_features(**MS),
     "describe_groups": lambda a: a.describe_groups(["g"], **MS),
     "describe_log_dirs": lambda a: a.describe_log_dirs(**MS),
@@ -51,7 +63,9 @@ ASKED: dict[str, Callable[[Admin], Any]] = {
     "describe_quorum": lambda a: a.describe_quorum(**MS),
     "describe_topics": lambda a: a.describe_topics(["t"], **MS),
     "describe_transactions": lambda a: a.describe_transactions(["x"], **MS),
+    "describe_user_scram_credentials": lambda a: a.describe_user_scram_credentials(**MS),
     "elect_leaders": lambda a: a.elect_leaders([ZERO], **MS),
+    "expire_delegation_token": lambda a: a.expire_delegation_token(b"h", **MS),
     "fence_producers": lambda a: a.fence_producers(["x"], **MS),
     "find_hanging_transactions": lambda a: a.find_hanging_transactions([ZERO], **MS),
     "list_config_resources": lambda a: a.list_config_resources(**MS),
@@ -63,6 +77,7 @@ ASKED: dict[str, Callable[[Admin], Any]] = {
     "list_transactions": lambda a: a.list_transactions(**MS),
     "move_replicas": lambda a: a.move_replicas({("t", 0, 1): "/x"}, **MS),
     "remove_group_members": lambda a: a.remove_group_members("g", **MS),
+    "renew_delegation_token": lambda a: a.renew_delegation_token(b"h", **MS),
     "unregister_broker": lambda a: a.unregister_broker(7, **MS),
     "update_features": lambda a: a.update_features({"f": 1}, **MS),
 }
