@@ -5,7 +5,8 @@ enum { LOOK_MS = 5 }; /* a thread may end unnoticed */
 
 void kl_net_hold(kl_net *net, int32_t principal, int32_t change) {
     KL_ASSERT(principal < KL_PRINCIPALS_MAX);
-    if (principal <= KL_PROCESS) return;
+    bool counted = principal > KL_PROCESS && principal < KL_PRINCIPALS_MAX;
+    if (!counted) return;
     int32_t before = atomic_fetch_add(&net->holds[principal], change);
     KL_ASSERT(before + change >= 0);
 }
