@@ -8,6 +8,8 @@ from __future__ import annotations
 from uuid import UUID
 
 from kafkalog import (
+    AclBinding,
+    AclBindingFilter,
     CommittedOffset,
     CreatedTopic,
     FoundOffset,
@@ -52,6 +54,12 @@ async def administrate() -> None:
         await admin.unregister_broker(7)
         await admin.describe_features()
         await admin.update_features({"transaction.version": 2})
+        await admin.create_acls([AclBinding("topic", "t", "User:alice", "read")])
+        acls: tuple[AclBinding, ...] = await admin.describe_acls()
+        await admin.delete_acls([AclBindingFilter(name=acls[0].name)])
+        await admin.alter_client_quotas({(("user", "alice"),): {"producer_byte_rate": 1.0}})
+        quotas = await admin.describe_client_quotas({"user": "alice"})
+        rate: float = quotas[(("user", "alice"),)]["producer_byte_rate"]
         await admin.alter_user_scram_credentials([("alice", "SCRAM-SHA-256", "secret")])
         await admin.describe_user_scram_credentials(["alice"])
         token = await admin.create_delegation_token(["User:bob"])
@@ -71,7 +79,7 @@ async def administrate() -> None:
         await admin.find_hanging_transactions([TP])
         await admin.close()
         over: bool = admin.closed
-    print(topic_id, over)
+    print(topic_id, over, rate)
     await admin.list_topics(internl=True)  # type: ignore[call-arg]
     await admin.list_topic()  # type: ignore[attr-defined]
     aio.Admin()  # type: ignore[call-arg]

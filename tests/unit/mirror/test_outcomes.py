@@ -20,6 +20,7 @@ from kafkalog.client.link.failures import failure_class
 from kafkalog.mirror.own import StateReader
 from kafkalog.mirror.spans import Span
 from kafkalog.mirror.state import Progress, key_of, value_of
+from kafkalog.mirror.wish import Side
 from kafkalog.server.faults import Fault
 from kafkalog.testing.broker import TestBroker
 from kafkalog.testing.cluster import TestCluster
@@ -229,7 +230,7 @@ def test_the_state_of_the_version_before(two: Two) -> None:
 
 
 def state_of(two: Two) -> Progress:
-    with StateReader(two.target.bootstrap_servers, "target", "test") as reader:
+    with StateReader(Side(two.target.bootstrap_servers, {}, None), "target", "test") as reader:
         reader.look(["kafkalog-mirror.m"])
         return reader.states["kafkalog-mirror.m"].progress[TP]
 
