@@ -282,7 +282,7 @@ def test_principals_out_of_range_are_refused(server: Server, principal: int) -> 
 
 
 def test_a_principal_is_held_until_python_has_answered(server: Server) -> None:
-    """Also after its connection has ended: its number must not become another's meanwhile."""
+    """Also after its connection has ended: until then, its number must not become another's."""
     client = server.client()
     identified(server, client)
     one = taken(server, client, request(2))
