@@ -37,7 +37,7 @@ uint32_t kl_authentication_frame_max(const kl_conn *conn) {
 void kl_authentication_unlink(kl_conn *conn) {
     if (!kl_link_in(&conn->unidentified)) return;
     kl_link_remove(&conn->unidentified);
-    int32_t before = atomic_fetch_sub(&conn->net->unidentified, 1);
+    int64_t before = atomic_fetch_sub(&conn->net->unidentified, 1);
     KL_ASSERT(before > 0);
 }
 
