@@ -13,7 +13,6 @@ from typing import Any
 from kafkalog.clock import Clock
 from kafkalog.config.server import ServerConfig
 from kafkalog.errors import (
-    AuthenticationFailed,
     InvalidRequest,
     KafkalogError,
     SaslAuthenticationFailed,
@@ -116,11 +115,12 @@ class Authentication:
         if request.peer.listener not in self._mechanisms:
             try:
                 principal = self._identify(request.peer.listener, request.subject)
-            except AuthenticationFailed as problem:
+                number = self._admission.number_of(principal, request.peer.host)
+            except KafkalogError as problem:
                 self._logged.warning("%s: %s", request.peer.host, problem)
                 request.drop()
                 return
-            request.identify(self._admission.number_of(principal, request.peer.host))
+            request.identify(number)
             serve(request)
             return
         attempt = self._attempt(request.connection)
@@ -218,7 +218,7 @@ class Authentication:
         try:
             known = self._admission.number_of(principal, request.peer.host)
         except KafkalogError as problem:
-            _logger.warning("%s: %s", request.peer.host, problem)
+            self._logged.warning("%s: %s", request.peer.host, problem)
             raise _Refused(ErrorCode.SASL_AUTHENTICATION_FAILED, UNEXPECTED) from None
         request.identify(known, lifetime_ms or -1)
         with self._lock:
