@@ -130,7 +130,7 @@ typedef struct {
     uint64_t id;         /* of the request, never used again */
     uint64_t connection; /* never used again */
     int32_t listener;
-    int32_t principal; /* of its connection, or KL_UNIDENTIFIED */
+    int32_t principal; /* of its connection, or KL_UNIDENTIFIED, or KL_REAUTHENTICATES */
     int32_t correlation_id;
     int32_t why; /* KL_UP_* */
     int16_t api_key;
@@ -233,8 +233,9 @@ enum {
     KL_ANONYMOUS = 0,
     KL_PROCESS = 1, /* connections of this process: those of the listener KL_INSIDE */
     KL_PRINCIPALS_MAX = 65536,
-    KL_UNIDENTIFIED = -1,    /* has not authenticated */
-    KL_UNIDENTIFIED_RAW = -2 /* and its next frames are tokens without a header */
+    KL_UNIDENTIFIED = -1,     /* has not authenticated */
+    KL_UNIDENTIFIED_RAW = -2, /* and its next frames are tokens without a header */
+    KL_REAUTHENTICATES = -3   /* has not authenticated again, after it had */
 };
 enum { KL_INSIDE = 2147483647 };
 enum { KL_HEADER_TOKEN = -2 };

@@ -144,10 +144,13 @@ class Admission:
     def allows(
         self, peer: "Peer", operation: Operation, kind: Kind, name: str, *, quiet: bool = False
     ) -> bool:
-        """True if the caller may do this to a resource, which need not exist.
+        """True if the caller may do this to a resource, which need not exist; never before it has
+        authenticated.
 
         `quiet`: a denial is not logged, as the caller did not ask for this resource.
         """
+        if peer.principal < 0:  # not authenticated
+            return False
         authorizer = self._authorizer
         if authorizer is None or peer.listener == INSIDE:
             return True
@@ -167,6 +170,8 @@ class Admission:
     def allows_any(self, peer: "Peer", operation: Operation, kind: Kind) -> bool:
         """True if the caller may do this to at least one resource of a type, whether such a one
         exists or not: Kafka's authorizeByResourceType."""
+        if peer.principal < 0:
+            return False
         if self._authorizer is None or peer.listener == INSIDE:
             return True
         principal = self.principal(peer.principal)

@@ -13,7 +13,6 @@ from typing import Any
 from kafkalog.clock import Clock
 from kafkalog.config.server import ServerConfig
 from kafkalog.errors import (
-    AuthenticationFailed,
     InvalidRequest,
     KafkalogError,
     SaslAuthenticationFailed,
@@ -24,7 +23,12 @@ from kafkalog.server.admission import Admission
 from kafkalog.server.failed_answers import UNEXPECTED, failed_answer
 from kafkalog.server.mechanisms import Exchange
 from kafkalog.server.network.listeners import Listener
-from kafkalog.server.network.reactor import TOKEN, UNIDENTIFIED, UNIDENTIFIED_RAW
+from kafkalog.server.network.reactor import (
+    REAUTHENTICATES,
+    TOKEN,
+    UNIDENTIFIED,
+    UNIDENTIFIED_RAW,
+)
 from kafkalog.server.request import Request
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -111,15 +115,18 @@ class Authentication:
         if request.peer.listener not in self._mechanisms:
             try:
                 principal = self._identify(request.peer.listener, request.subject)
-            except AuthenticationFailed as problem:
+                number = self._admission.number_of(principal, request.peer.host)
+            except KafkalogError as problem:
                 self._logged.warning("%s: %s", request.peer.host, problem)
                 request.drop()
                 return
-            request.identify(self._admission.number_of(principal, request.peer.host))
+            request.identify(number)
             serve(request)
             return
         attempt = self._attempt(request.connection)
         try:
+            if request.peer.principal == REAUTHENTICATES and attempt.session is None:
+                raise _Refused(ErrorCode.ILLEGAL_SASL_STATE, "the session is no longer known")
             if request.api is apis.API_VERSIONS and not attempt.mechanism:
                 if attempt.asked_versions:
                     raise _Refused(ErrorCode.ILLEGAL_SASL_STATE, "ApiVersions was sent twice")
@@ -137,7 +144,7 @@ class Authentication:
         except _Refused as problem:
             self._fail(request, attempt, problem)
         except Exception as problem:  # its details are in the broker's log
-            _logger.error("%r failed", request, exc_info=problem)
+            self._logged.error("%r failed", request, problem)
             self._fail(request, attempt, _Refused(ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED))
 
     def _decode(self, request: Request) -> None:
@@ -211,7 +218,7 @@ class Authentication:
         try:
             known = self._admission.number_of(principal, request.peer.host)
         except KafkalogError as problem:
-            _logger.warning("%s: %s", request.peer.host, problem)
+            self._logged.warning("%s: %s", request.peer.host, problem)
             raise _Refused(ErrorCode.SASL_AUTHENTICATION_FAILED, UNEXPECTED) from None
         request.identify(known, lifetime_ms or -1)
         with self._lock:
@@ -308,6 +315,15 @@ class _Limited:
 
     def warning(self, text: str, *arguments: object) -> None:
         """Log it, unless so many were logged lately; then their number, once it is over."""
+        if self._takes():
+            _logger.warning(text, *arguments)
+
+    def error(self, text: str, request: Request, problem: Exception) -> None:
+        """The same, with the traceback of `problem`."""
+        if self._takes():
+            _logger.error(text, request, exc_info=problem)
+
+    def _takes(self) -> bool:
         now_s = self._clock.monotonic_s()
         with self._lock:
             more = 0
@@ -317,5 +333,4 @@ class _Limited:
             logged = self._count <= LOGGED_MAX
         if more > 0:
             _logger.warning("%d more authentications failed", more)
-        if logged:
-            _logger.warning(text, *arguments)
+        return logged

@@ -11,7 +11,6 @@ from kafkalog.server.decoded_bytes import DecodedBytes
 from kafkalog.server.failures import answer_failure, handler_failed
 from kafkalog.server.guards import admit
 from kafkalog.server.handlers import api_versions
-from kafkalog.server.network.reactor import UNIDENTIFIED
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.wire import apis
@@ -37,7 +36,7 @@ class Dispatch:
 
     def __call__(self, request: Request) -> None:
         """Answer a request, or arrange for it to be answered."""
-        if request.peer.principal == UNIDENTIFIED:
+        if request.peer.principal < 0:  # not authenticated
             self._node.authentication(request, self._serve)
         else:
             self._serve(request)

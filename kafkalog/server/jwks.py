@@ -5,6 +5,7 @@ import logging
 import threading
 import urllib.request
 from collections.abc import Mapping
+from http.client import HTTPException
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -21,6 +22,7 @@ KEYS_MAX = 100
 FETCH_S = 10
 AGAIN_MS_MIN = 10_000
 """Least time between two reads, however many tokens name unknown keys."""
+_UNREADABLE = (OSError, ValueError, RecursionError, HTTPException)
 _ALGORITHMS = {
     "RSA": ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     "EC": ("ES256", "ES384", "ES512"),
@@ -58,7 +60,7 @@ class Jwks:
         self._read_ms = self._now_ms()
         try:
             self._keys = self._read()
-        except (OSError, ValueError) as problem:
+        except _UNREADABLE as problem:
             raise InvalidSetting(
                 f"sasl.oauthbearer.jwks.endpoint.url: cannot read keys: {problem}"
             ) from None
@@ -82,7 +84,7 @@ class Jwks:
                 token, key.key, algorithms=list(key.algorithms),
                 options=options,
             )  # fmt: skip
-        except self._jwt.PyJWTError as problem:
+        except (self._jwt.PyJWTError, ValueError, RecursionError) as problem:
             raise TokenRefused(f"its signature is not valid ({type(problem).__name__})") from None
         return checked_claims(claims, self._rules, self._clock.now_ms())
 
@@ -111,7 +113,7 @@ class Jwks:
         keys = None
         try:
             keys = self._read()
-        except (OSError, ValueError) as problem:
+        except _UNREADABLE as problem:
             _logger.warning("keys of tokens cannot be read, the old ones stay: %s", problem)
         finally:
             with self._lock:
@@ -121,7 +123,7 @@ class Jwks:
     def _read(self) -> Mapping[str, _Key]:
         """The keys, by name.
 
-        Raises: OSError, ValueError.
+        Raises: _UNREADABLE.
         """
         parts = urlsplit(self._url)
         if parts.scheme == "file":

@@ -12,7 +12,10 @@ void kl_authentication_set(kl_conn *conn, const kl_authentication *identity) {
     KL_ASSERT(identity->known && identity->principal < KL_PRINCIPALS_MAX);
     conn->raw = identity->principal == KL_UNIDENTIFIED_RAW;
     kl_net_hold(conn->net, conn->principal, -1);
-    conn->principal = KL_MAX(identity->principal, (int32_t)KL_UNIDENTIFIED);
+    bool first = conn->principal == KL_UNIDENTIFIED;
+    conn->principal = identity->principal >= 0 ? identity->principal
+                      : first                  ? KL_UNIDENTIFIED
+                                               : KL_REAUTHENTICATES;
     int64_t now_ms = kl_clock_now(&conn->net->clock);
     conn->expires_ms =
         identity->expires_ms < 0 ? 0 : KL_MAX(after(now_ms, identity->expires_ms), 1);

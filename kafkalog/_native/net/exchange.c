@@ -86,6 +86,8 @@ void kl_exchange_end(kl_exchange *exchange) {
         if (exchange->authenticated.known)
             kl_net_hold(thread->net, exchange->authenticated.principal, -1);
         exchange->authenticated.known = false;
+        if (exchange->holds) kl_net_hold(thread->net, exchange->request.principal, -1);
+        exchange->holds = false;
         kl_response_clear(exchange);
         if (exchange->memory.capacity > RESPONSE_KEPT_BYTES)
             kl_buffer_free(&exchange->memory);
@@ -247,7 +249,10 @@ void kl_exchange_cancel(kl_exchange *exchange) {
     case KL_DELAYED: kl_timers_remove(&exchange->owner->timers, &exchange->timer); break;
     case KL_IN_PYTHON:
         if (kl_up_cancel(&exchange->owner->net->up, exchange)) break;
-        exchange->request.conn = NULL; /* ends when it is answered */
+        /* It ends when it is answered.  Until then Python decides for its principal. */
+        kl_net_hold(exchange->owner->net, exchange->request.principal, 1);
+        exchange->holds = true;
+        exchange->request.conn = NULL;
         return;
     case KL_WHOLE:
     case KL_ANSWERED: break;

@@ -57,6 +57,7 @@ struct kl_exchange {
     kl_letter answer; /* in flight from Python to the thread */
     kl_outcome outcome;
     kl_authentication authenticated; /* set by Python before the answer */
+    bool holds;                      /* its principal, as its connection is gone */
     int64_t delay_ms;                /* of KL_REFUSE */
     kl_client client;                /* with KL_RESOLVED */
     kl_letter wake;

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from kafkalog.server.network.tls import TlsContext
 
 __all__ = [
-    "ANONYMOUS", "NO_CONTROL", "RIGHTS", "TOKEN", "UNIDENTIFIED", "UNIDENTIFIED_RAW", "Appended",
-    "HandshakeFailure", "Reactor", "RoleChange", "Stats", "Usage",
+    "ANONYMOUS", "NO_CONTROL", "REAUTHENTICATES", "RIGHTS", "TOKEN", "UNIDENTIFIED",
+    "UNIDENTIFIED_RAW", "Appended", "HandshakeFailure", "Reactor", "RoleChange", "Stats", "Usage",
 ]  # fmt: skip
 
 ANONYMOUS: int = lib.KL_ANONYMOUS
@@ -35,6 +35,8 @@ UNIDENTIFIED: int = lib.KL_UNIDENTIFIED
 """The principal of a connection that must authenticate."""
 UNIDENTIFIED_RAW: int = lib.KL_UNIDENTIFIED_RAW
 """The same, and its next frames are tokens without a header: SaslAuthenticate of version -1."""
+REAUTHENTICATES: int = lib.KL_REAUTHENTICATES
+"""The principal of a connection that must authenticate again: it had one before."""
 TOKEN: int = lib.KL_HEADER_TOKEN
 """The header version of an answer that is such a token."""
 NO_CONTROL = -1

@@ -55,7 +55,7 @@ def check(metadata: MetadataLog, expected: dict[str, Any]) -> None:
     assert dict(image.config(4, "")) == expected["default_broker_configs"]
     assert image.features["metadata.version"] == 27
     assert image.next_producer_id == 1000
-    assert sorted(acl.resource_name for acl in image.acls.values()) == ["*", "orders-s1"]
+    assert sorted(acl.name for acl in image.acls.values()) == ["*", "orders-s1"]
     assert {
         name: [("", "SCRAM_SHA_256", "SCRAM_SHA_512")[kind], one.iterations]
         for (name, kind), one in image.scram.items()

@@ -9,7 +9,13 @@ import pytest
 
 from kafkalog.errors import ArgumentError, NotFound
 from kafkalog.server.network.raw_request import RawRequest
-from kafkalog.server.network.reactor import ANONYMOUS, TOKEN, UNIDENTIFIED, UNIDENTIFIED_RAW
+from kafkalog.server.network.reactor import (
+    ANONYMOUS,
+    REAUTHENTICATES,
+    TOKEN,
+    UNIDENTIFIED,
+    UNIDENTIFIED_RAW,
+)
 from tests.support.waiting import wait_for
 from tests.unit.net.network import (
     API_VERSIONS,
@@ -47,9 +53,11 @@ def taken(server: Server, client: Client, data: bytes) -> RawRequest:
     return server.take()
 
 
-def identified(server: Server, client: Client, expires_ms: int = -1) -> None:
+def identified(
+    server: Server, client: Client, expires_ms: int = -1, before: int = UNIDENTIFIED
+) -> None:
     one = taken(server, client, request(1, key=AUTHENTICATE))
-    assert one.principal == UNIDENTIFIED
+    assert one.principal == before
     server.reactor.set_principal(one.id, SOMEBODY, expires_ms)
     one.answer(b"", 0)
     client.response()
@@ -157,7 +165,7 @@ def test_an_expired_session_takes_only_a_handshake(server: Server, key: int) -> 
         server.reactor.set_principal(one.id, UNIDENTIFIED)
         one.answer(b"", 0)
         client.response()
-        identified(server, client, 1000)
+        identified(server, client, 1000, REAUTHENTICATES)
         server.reactor.set_time(1999)
         taken(server, client, request(1)).answer(b"", 0)
         client.response()
@@ -271,3 +279,31 @@ def test_principals_out_of_range_are_refused(server: Server, principal: int) -> 
         one.drop()
     with pytest.raises(NotFound):
         server.reactor.set_principal(one.id, SOMEBODY)
+
+
+def test_a_principal_is_held_until_python_has_answered(server: Server) -> None:
+    """Also after its connection has ended: until then, its number must not become another's."""
+    client = server.client()
+    identified(server, client)
+    one = taken(server, client, request(2))
+    client.reset()
+    server.connected(0)
+    assert server.reactor.unheld(SOMEBODY, SOMEBODY + 1) == []
+    one.answer(b"", 0)
+    wait_for(lambda: server.reactor.unheld(SOMEBODY, SOMEBODY + 1) == [SOMEBODY], "it is let go")
+
+
+@pytest.mark.parametrize("key", [PRODUCE, FETCH, METADATA, HANDSHAKE])
+def test_a_client_that_authenticates_again_is_told_from_a_new_one(server: Server, key: int) -> None:
+    """And C answers it as little, until it is known."""
+    with server.client() as client:
+        identified(server, client)
+        one = taken(server, client, request(2, key=HANDSHAKE))
+        server.reactor.set_principal(one.id, UNIDENTIFIED_RAW if key == HANDSHAKE else UNIDENTIFIED)
+        one.answer(b"", 0)
+        client.response()
+        assert server.reactor.unheld(SOMEBODY, SOMEBODY + 1) == [SOMEBODY]
+        one = taken(server, client, request(3, key=key, version=0))
+        assert one.principal == REAUTHENTICATES
+        one.again()
+        assert client.is_closed()

@@ -15,7 +15,12 @@ from kafkalog.security.principal import Principal
 from kafkalog.server.admission import Admission
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.server.network.listeners import INSIDE
-from kafkalog.server.network.reactor import ANONYMOUS
+from kafkalog.server.network.reactor import (
+    ANONYMOUS,
+    REAUTHENTICATES,
+    UNIDENTIFIED,
+    UNIDENTIFIED_RAW,
+)
 from kafkalog.server.request import Peer
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -70,6 +75,20 @@ def test_super_users_and_this_process_are_not_guarded(ruled: Admission) -> None:
     assert not ruled.guards(root) and ruled.allows(root, WRITE, Kind.TOPIC, "x")
     inside = Peer("client", "inside", INSIDE, ANONYMOUS)
     assert not ruled.guards(inside) and ruled.allows(inside, WRITE, Kind.TOPIC, "x")
+
+
+@pytest.mark.parametrize("number", [UNIDENTIFIED, UNIDENTIFIED_RAW, REAUTHENTICATES])
+def test_nothing_is_allowed_before_authentication(
+    broker: Broker, ruled: Admission, number: int
+) -> None:
+    """With an authorizer and without."""
+    nobody = Peer("client", "/10.0.0.1", 0, number)
+    for admission in (ruled, node_of(broker).admission):
+        assert not admission.allows(nobody, READ, Kind.TOPIC, "t")
+        assert admission.allowed(nobody, READ, Kind.TOPIC, ["t"]) == set()
+        assert not admission.allows_any(nobody, READ, Kind.TOPIC)
+        assert admission.operations(nobody, Kind.TOPIC, "t") == 0
+    assert ruled.guards(nobody)
 
 
 def test_this_process_needs_no_rights(tmp_path: Path) -> None:

@@ -368,6 +368,27 @@ def test_nothing_else_is_answered_during_re_authentication(timed: Timed) -> None
     assert is_closed(raw)
 
 
+def test_a_forgotten_re_authentication_ends_the_connection(timed: Timed) -> None:
+    """It does not become a first authentication, which could bring another principal."""
+    raw = connected(timed)
+    timed.later(2_000)
+    assert handshake(raw).error_code == OK
+    node_of(timed.broker).authentication._attempts.clear()  # as many others do
+    raw.send(apis.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
+    assert is_closed(raw)
+
+
+def test_a_forgotten_session_ends_at_its_time(timed: Timed) -> None:
+    raw = connected(timed)
+    node_of(timed.broker).authentication._sessions.clear()
+    timed.later(2_000)
+    assert handshake(raw).error_code == ILLEGAL
+    assert raw.call(apis.METADATA, topics=None).brokers
+    timed.later(SESSION_MS)
+    raw.send(apis.METADATA, 1, {"topics": None})
+    assert is_closed(raw)
+
+
 # ---- settings --------------------------------------------------------------------------------
 
 

@@ -194,11 +194,10 @@ def test_a_handler_that_fails_is_answered_and_logged_once_with_its_request(
 @pytest.mark.parametrize(
     ("api", "version", "body"),
     [
-        (apis.DESCRIBE_ACLS, 1, {"resource_type_filter": 2, "pattern_type_filter": 3,
-                                 "operation": 3, "permission_type": 3}),
-        (apis.EXPIRE_DELEGATION_TOKEN, 1, {"hmac": b"", "expiry_time_period_ms": -1}),
+        (apis.CONSUMER_GROUP_HEARTBEAT, 0, {"group_id": "g", "member_epoch": 0}),
+        (apis.PUSH_TELEMETRY, 0, {"metrics": b""}),
     ],
-    ids=["acls", "tokens"],
+    ids=["groups", "telemetry"],
 )  # fmt: skip
 def test_known_unserved_requests_are_answered(
     raw: Raw, caplog: pytest.LogCaptureFixture, api: Api, version: int, body: dict[str, Any]

@@ -136,7 +136,7 @@ def test_the_command_names_the_refusals_of_a_start(
         ([], "node.id: found none"),
         (["--dir", str(tmp_path / "alone"), "--node-id", "1"], "a node that is alone"),
         (["--node-id", "1", "--set", "ssl.keystore.location=/k"], "ssl.keystore.location"),
-        (["--node-id", "1", "--set", "listeners=SSL://a:1"], "is not supported yet"),
+        (["--node-id", "1", "--set", "listeners=SSL://a:1"], "is not supported in a cluster"),
     ):
         assert main([*command, *words]) == 1
         out = capsys.readouterr().out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -148,6 +149,30 @@ def test_keys_are_read_again_for_an_unknown_one_and_not_too_often(file: Path) ->
     with pytest.raises(TokenRefused):
         keys.validate(signed(kid="one"))
     assert is_known()  # the old keys stay
+
+
+def test_a_token_that_is_nested_too_deeply_is_refused(keys: Jwks) -> None:
+    head = base64.urlsafe_b64encode(b"[" * 45_000).decode().rstrip("=")
+    with pytest.raises(TokenRefused, match="its signature is not valid"):
+        keys.validate(f"{head}.e30.e30")
+
+
+def test_an_answer_that_is_not_http_ends_the_start() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(65_536)
+                connection.sendall(b"nonsense\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(InvalidSetting, match="cannot read keys"):
+            Jwks(
+                f"http://127.0.0.1:{listening.getsockname()[1]}/", 3_600_000, RULES, ManualClock(0)
+            )
+        thread.join()
 
 
 class _Keys(BaseHTTPRequestHandler):

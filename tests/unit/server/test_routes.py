@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kafkalog.security.permissions import SUPPORTED, Kind, Operation, everything
+from kafkalog.server.guards import GUARDS
 from kafkalog.server.handlers import CONTROLS, ROUTES, served
 from kafkalog.server.request import KNOWN
 from kafkalog.wire import apis
@@ -22,15 +23,18 @@ def test_only_a_member_of_a_cluster_obeys_a_controller() -> None:
 
 
 def test_every_request_but_the_first_needs_a_permission_that_there_is() -> None:
-    """The client is not known yet when it asks for versions and authenticates; a token's password
-    is the permission to change the token."""
+    """Either on the cluster, or on the resources that it names.  The client is not known yet when
+    it asks for versions and authenticates; handlers check each delegation token."""
     free = {
-        apis.API_VERSIONS, apis.SASL_HANDSHAKE, apis.SASL_AUTHENTICATE,
-        apis.RENEW_DELEGATION_TOKEN, apis.EXPIRE_DELEGATION_TOKEN,
+        apis.API_VERSIONS, apis.SASL_HANDSHAKE, apis.SASL_AUTHENTICATE, apis.DESCRIBE_CLUSTER,
+        apis.CREATE_DELEGATION_TOKEN, apis.RENEW_DELEGATION_TOKEN,
+        apis.EXPIRE_DELEGATION_TOKEN, apis.DESCRIBE_DELEGATION_TOKEN,
     }  # fmt: skip
+    assert set(GUARDS) <= set(ROUTES)
+    assert {apis.BY_KEY[key] for key, rules in GUARDS.items() if not rules} == free
     for key, route in ROUTES.items():
         api = apis.BY_KEY[key]
-        assert bool(route.needs) == (api not in free), api
+        assert bool(route.needs) == (key not in GUARDS), api
         for operation, kind in route.needs:
             assert operation in SUPPORTED[kind], api
 

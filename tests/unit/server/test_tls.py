@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Producer
 
 from kafkalog.config.server_properties import read_properties, sorted_out
 from kafkalog.errors import InvalidSetting
+from kafkalog.server.admission import FIRST
 from kafkalog.server.broker import Broker, node_of
 from tests.support.certificates import Certificates, client_context, pem_of
 from tests.support.waiting import LIMIT_S, wait_for
@@ -69,8 +70,7 @@ def test_clients_of_librdkafka_and_python_produce_and_consume(certificates: Cert
         )  # fmt: skip
         assert next(iter(python)).value == values[0]
         python.close()
-        principals = node_of(broker).admission._principals.values()
-        assert "User:ALICE" in map(str, principals)
+        assert str(node_of(broker).admission.principal(FIRST)) == "User:ALICE"
 
 
 def test_a_properties_file_that_kafka_accepts(certificates: Certificates) -> None:
