@@ -26,6 +26,7 @@ PRODUCER = {"transactional_id": "attacked", "producer_id": 1, "producer_epoch": 
 TRANSACTIONAL = {**GROUP, **PRODUCER, "generation_id_or_member_epoch": -1}
 TRY = {"validate_only": True, "timeout_ms": 1_000}
 WAIT = {"timeout_ms": 100}
+ACL = {"resource_type": 2, "resource_pattern_type": 3, "operation": 3, "permission_type": 3}
 
 WORST: dict[Api, dict[str, Any]] = {
     apis.PRODUCE: {"acks": -1, "timeout_ms": 1_000, "transactional_id": None, "records": one()},
@@ -77,6 +78,23 @@ WORST: dict[Api, dict[str, Any]] = {
     apis.UNREGISTER_BROKER: {"broker_id": 77},
     apis.UNREGISTER_CONTROLLER: {"controller_id": 77},
     apis.LIST_CONFIG_RESOURCES: {},
+    apis.SASL_HANDSHAKE: {},
+    apis.SASL_AUTHENTICATE: {},
+    apis.DESCRIBE_ACLS: {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1,
+                         "permission_type": 1},
+    apis.CREATE_ACLS: ACL,
+    apis.DELETE_ACLS: {"resource_type_filter": 2, "pattern_type_filter": 3, "operation": 3,
+                       "permission_type": 3},
+    apis.CREATE_DELEGATION_TOKEN: {"max_lifetime_ms": -1},
+    apis.RENEW_DELEGATION_TOKEN: {},
+    apis.EXPIRE_DELEGATION_TOKEN: {},
+    apis.DESCRIBE_DELEGATION_TOKEN: {},
+    apis.DESCRIBE_CLIENT_QUOTAS: {"match_type": 0, "strict": False},
+    apis.ALTER_CLIENT_QUOTAS: {"entity_type": "client-id", "key": "producer_byte_rate",
+                               "value": 1.0, "remove": False, "validate_only": True},
+    apis.DESCRIBE_USER_SCRAM_CREDENTIALS: {},
+    apis.ALTER_USER_SCRAM_CREDENTIALS: {"mechanism": 1, "iterations": 4096, "salt": b"salt",
+                                        "salted_password": bytes(32)},
     apis.DESCRIBE_TOPIC_PARTITIONS: {"response_partition_limit": 2_000, "cursor": None},
 }  # fmt: skip
 """Fields, at any depth, that let a request reach the costly part of its handler."""

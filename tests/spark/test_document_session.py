@@ -36,6 +36,7 @@ def blocks(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[
     return [compile(block, "spark.md", "exec") for block in found]
 
 
+@pytest.mark.long
 def test_the_programs_without_a_stream_run(spark: Any, blocks: list[Any], capfd: Any) -> None:
     """The first and the last; a batch write replaces the output of the streams between them."""
     names: dict[str, Any] = {}

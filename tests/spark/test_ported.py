@@ -11,7 +11,7 @@ from pyspark_kafkalog.ported import PORTED, PORTED_SINK
 
 OWN = {
     "path", "maxBytesPerPartition", "maxBytesPerTrigger", "isolation.level", "columns",
-    "onlyFlushed", "retentionHold", "retentionHoldMaxBytes", "retentionHoldMaxAge",
+    "clientConfigFile", "onlyFlushed", "retentionHold", "retentionHoldMaxBytes", "retentionHoldMaxAge",
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from kafkalog.testing.broker import TestBroker
 from tests.support import secured
 from tests.support.tls_front import TlsFront
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 SECRET = "hunter2hunter2"
 

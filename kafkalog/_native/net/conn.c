@@ -417,7 +417,10 @@ static void expire_waits(kl_conn *conn) {
 void kl_conn_events(kl_conn *conn, uint32_t events) {
     if (!kl_conn_is_open(conn)) return; /* closed in this pass */
     arrive(conn);
-    if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) conn->readable = true;
+    if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
+        conn->readable = true;
+        conn->stream.dry = false; /* whatever the last read found */
+    }
     if (events & EPOLLOUT) conn->writable = true;
     /* The peer cannot receive answers.  (A peer that left without an error may have sent something
      * before, as a producer with acks=0: read that to its end.) */

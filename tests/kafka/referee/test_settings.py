@@ -38,6 +38,8 @@ CLASSES = {"sasl.server.callback.handler.class"}
 """Empty means none here; Kafka refuses an empty name of a class."""
 BY_ADMINS = {"follower.replication.throttled.rate", "leader.replication.throttled.rate"}
 """Kafka accepts them only while it runs, and does not declare them with the others."""
+OF_AUTHORIZER = {"allow.everyone.if.no.acl.found", "super.users"}
+"""The authorizer reads them itself; Kafka's broker does not declare them."""
 NUMBERS = {-3, -2, -1, 0, 1, 2, 14, 100, 101, 1023, 1024, (1 << 20) - 1, 1 << 20, (1 << 20) + 1,
            1 << 15, (1 << 31) - 1, 1 << 31, (1 << 63) - 1}  # fmt: skip
 ASKED_MIN = 900
@@ -108,7 +110,7 @@ def test_defaults_are_kafkas_but_for_those_that_are_documented() -> None:
     """docs/compatibility.md lists the others, from the same declarations."""
     topics = [("topic", one) for one in TopicConfig.table.values()]
     brokers = [("broker", one) for one in ServerConfig.table.values()]
-    left_out = PLACES | ZOOKEEPERS | BY_ADMINS
+    left_out = PLACES | ZOOKEEPERS | BY_ADMINS | OF_AUTHORIZER
     every = [(scope, one) for scope, one in topics + brokers if one.name not in left_out]
     asked = [pair for pair in every if not pair[1].name.startswith("kafkalog.")]
     found = answers([(scope, one.name) for scope, one in asked])

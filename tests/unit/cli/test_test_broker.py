@@ -131,7 +131,9 @@ def written(told: dict[str, Any], topic: str = "orders-1", user: str = "alice=se
         producer.send(topic, b"v").result(LIMIT_S)
 
 
-def test_users_of_a_secured_broker_may_do_what_the_acls_say(start: Callable[..., Process]) -> None:
+def test_users_have_the_rights_of_their_acls(
+    start: Callable[..., Process],
+) -> None:
     one = start(*SECURED)
     told = json.loads(one.first)
     assert told["client"]["bootstrap.servers"] == told["bootstrap_servers"]

@@ -80,6 +80,31 @@ def test_requests_and_answers_of_every_size(certificates, version):
 
 
 @VERSIONS
+def test_bytes_that_come_while_decrypted_ones_wait_are_read(certificates, version):
+    """A request waits in Python; OpenSSL holds the rest of the next one; a third one arrives, and
+    nothing follows it."""
+    go_on = threading.Event()
+
+    def answer(raw):
+        if raw.correlation_id == 1:
+            assert go_on.wait(LIMIT_S)
+        raw.answer(bytes(raw.body), 0)
+
+    context = client_context(certificates.trust, version)
+    with (
+        TlsServer(tls_of(certificates), answer, num_network_threads=1) as server,
+        TlsClient(server, context) as client,
+        TlsClient(server, context) as other,
+    ):
+        client.send(request(1) + request(2, bytes(6000)))
+        assert other.ask(8) == b""  # the thread has read
+        client.send(request(3))
+        assert other.ask(9) == b""  # and knows of the third one
+        go_on.set()
+        assert [client.response()[0] for _ in range(3)] == [1, 2, 3]
+
+
+@VERSIONS
 def test_a_frame_byte_by_byte(certificates, version):
     """Each byte in a record of its own."""
     context = client_context(certificates.trust, version)
@@ -410,6 +435,8 @@ def test_the_oldest_of_too_many_half_open_handshakes_is_closed(certificates):
     ) as server:
         oldest = server.client()
         oldest.send(b"\x16")
+        with TlsClient(server, client_context(certificates.trust)) as other:
+            assert other.ask(1) == b""  # the thread has taken what came before
         server.connected(1)
         others = [server.client() for _ in range(1000)]
         assert oldest.is_closed()

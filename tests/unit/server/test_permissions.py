@@ -147,9 +147,16 @@ def test_a_transaction_that_loses_its_rights(
     ):  # fmt: skip
         grant(kind, name, operation)
     await_coordinator(user, 1, "id")
-    found = user.call(
-        apis.INIT_PRODUCER_ID, 4, transactional_id="id", transaction_timeout_ms=60_000
-    )
+
+    def begin() -> Any:
+        """None while the coordinator loads its partition."""
+        answer = user.call(
+            apis.INIT_PRODUCER_ID, 4, transactional_id="id", transaction_timeout_ms=60_000
+        )
+        loads = answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return None if loads else answer
+
+    found = wait_for(begin, "the coordinator has loaded")
     assert found.error_code == 0
     claim = {"transactional_id": "id", "producer_id": found.producer_id,
              "producer_epoch": found.producer_epoch}  # fmt: skip
