@@ -11,7 +11,8 @@ from pyspark_kafkalog.ported import PORTED, PORTED_SINK
 
 OWN = {
     "path", "maxBytesPerPartition", "maxBytesPerTrigger", "isolation.level", "columns",
-    "clientConfigFile", "onlyFlushed", "retentionHold", "retentionHoldMaxBytes", "retentionHoldMaxAge",
+    "clientConfigFile",
+    "onlyFlushed", "retentionHold", "retentionHoldMaxBytes", "retentionHoldMaxAge",
 }  # fmt: skip
 
 
