@@ -238,9 +238,10 @@ static void begin(void) {
     thread.net = &net;
     thread.epoll_fd = -1;
     thread.held_max = SIZE_MAX;
-    kl_link *const rings[] = {&thread.conns,   &thread.idle,  &thread.partial,
-                              &thread.ready,   &thread.dirty, &thread.stalled,
-                              &thread.starved, &thread.dead};
+    kl_link *const rings[] = {&thread.conns,   &thread.idle,         &thread.partial,
+                              &thread.ready,   &thread.dirty,        &thread.stalled,
+                              &thread.starved, &thread.unidentified, &thread.dead,
+                              &thread.shaking, &thread.half_opens,   &thread.shakes_failed};
     for (size_t i = 0; i < sizeof rings / sizeof rings[0]; i++) kl_ring_init(rings[i]);
     pthread_mutex_init(&thread.lock, NULL);
     kl_up_init(&net.up);
@@ -289,6 +290,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     kl_conn *conn = kl_alloc(sizeof *conn);
     the_conn = conn;
     conn->net = &net;
+    WANT(kl_peers_enter(&net.peers, NULL, -1, &conn->from));
+    kl_peers_enter_listener(&net.peers, conn->listener);
     conn->thread = &thread;
     conn->stream = kl_stream_of(pair[0], true, -1);
     conn->writable = true;
@@ -297,8 +300,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     kl_span stream = {data, bytes - script_bytes};
     script = (kl_span){data + stream.bytes, script_bytes};
     size_t count = plain(stream, wanted, &garbage);
-    for (int i = 0; i < STEPS_MAX && (stream.bytes || script.bytes) && kl_conn_is_open(the_conn);
-         i++)
+    for (int i = 0;
+         i < STEPS_MAX && (stream.bytes || script.bytes) && kl_conn_is_open(the_conn); i++)
         step(conn, pair[1], &stream);
     bool all_sent = stream.bytes == 0;
     for (int i = 0; i < 4 && kl_conn_is_open(the_conn); i++) {
