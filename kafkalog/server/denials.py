@@ -1,4 +1,4 @@
-"""The log of denied operations: who wanted what, from where."""
+"""The log of denied operations: principal, host, operation and resource."""
 
 import logging
 import threading

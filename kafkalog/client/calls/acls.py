@@ -185,8 +185,11 @@ def delete_acls(
         answer = connection.call(apis.DELETE_ACLS, {"filters": rows}, version, wait_ms)
         found: list[tuple[AclBindingFilter, tuple[AclBinding, ...] | errors.KafkalogError]] = []
         for one, result in zip(some, answer.filter_results, strict=False):
-            if result.error_code:
-                found.append((one, failure(result.error_code, f"{one}", result.error_message)))
+            # One that matches may have failed on its own.
+            parts = [result, *result.matching_acls]
+            failed = next((part for part in parts if part.error_code), None)
+            if failed is not None:
+                found.append((one, failure(failed.error_code, f"{one}", failed.error_message)))
             else:
                 found.append((one, tuple(sorted(_binding(a, a) for a in result.matching_acls))))
         return found

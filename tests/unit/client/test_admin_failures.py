@@ -200,3 +200,16 @@ def test_a_producer_that_was_fenced_is_so_whatever_the_next_one_meets(broker: Pe
     assert results["a"].producer_id == 7
     assert results.errors["b"].code == ErrorCode.INVALID_REQUEST
     assert [one.transactional_id for one in broker.sent(apis.INIT_PRODUCER_ID)] == ["a", "b", "b"]
+
+
+def test_an_acl_that_was_not_deleted_is_a_failure(broker: Peer) -> None:
+    """Even if its filter was applied, and other ACLs were deleted."""
+    acl = {"resource_type": 2, "resource_name": "t", "pattern_type": 3, "principal": "User:a",
+           "host": "*", "operation": 3, "permission_type": 3}  # fmt: skip
+    matching = [{**acl, **DONE}, {**acl, "operation": 4, **REFUSED}]
+    broker.on(apis.DELETE_ACLS, {"filter_results": [{**DONE, "matching_acls": matching}]})
+    one = AclBindingFilter("topic", "t")
+    with Admin(broker.servers, **QUICK) as admin:  # type: ignore[arg-type]
+        results = admin.delete_acls([one])
+    assert results.errors[one].code == ErrorCode.POLICY_VIOLATION
+    assert WHY in str(results.errors[one])
