@@ -127,12 +127,8 @@ def run(options: argparse.Namespace) -> int:
         target_config=read_config(options.target_config, "--to-config"),
     )
 
-    def stop(_number: int) -> None:
-        """The first signal ends it in order, the second at once."""
-        default_again()
-        mirror.stop()
-
-    with on_signals(stop):
+    # The first signal ends it in order, the second at once.
+    with on_signals(lambda _: mirror.stop(), default_again):
         try:
             status = mirror.copy() if options.once else mirror.run()
         finally:

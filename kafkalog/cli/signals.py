@@ -1,5 +1,6 @@
 """SIGTERM and Ctrl-C while a command runs."""
 
+import _thread
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,12 +12,20 @@ NUMBERS = (signal.SIGTERM, signal.SIGINT)
 
 
 @contextmanager
-def on_signals(call: Callable[[int], object]) -> Iterator[None]:
+def on_signals(
+    call: Callable[[int], object], interrupt: Callable[[], object] | None = None
+) -> Iterator[None]:
     """Within the block both call `call` with their number; then they do again what they did before,
-    since a program may call a command as a function.  Main thread."""
+    since a program may call a command as a function.  Main thread.
+
+    `call` runs in a thread of its own, as the main thread may hold a lock that it needs, even that
+    of an Event for which it waits.  `interrupt` runs in the main thread, and takes no lock.
+    """
 
     def handle(number: int, _frame: FrameType | None) -> None:
-        call(number)
+        _thread.start_new_thread(call, (number,))
+        if interrupt is not None:
+            interrupt()
 
     before = {number: signal.signal(number, handle) for number in NUMBERS}
     try:

@@ -25,13 +25,15 @@ def run(options: argparse.Namespace, words: list[str]) -> int:
         raise UsageError("--draw: needs --demo")
     over = threading.Event()
 
-    def end(_number: int) -> None:
-        over.set()
-        if options.demo:  # which does not wait for that
+    def interrupt() -> None:
+        if options.demo:  # which does not wait for `over`
             raise KeyboardInterrupt
 
     folder = options.dir or "kafkalog-try"
-    with on_signals(end), Tried(folder, options.port, options.zookeeper) as tried:
+    with (
+        on_signals(lambda _: over.set(), interrupt),
+        Tried(folder, options.port, options.zookeeper) as tried,
+    ):
         if options.demo:
             from kafkalog.cli.cluster.demo import show
 

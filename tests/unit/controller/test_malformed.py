@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from typing import Any
 
@@ -87,6 +88,12 @@ APIS = [
     apis.ALTER_PARTITION_REASSIGNMENTS, apis.LIST_PARTITION_REASSIGNMENTS,
 ]  # fmt: skip
 WITH_PARTITION = (tree.partition_path("bad", 0), entities.config_path(("topics", "bad")))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_of_other_tests() -> None:
+    """Their objects are finalized now, and not where a document is nested too deeply for that."""
+    gc.collect()
 
 
 @pytest.mark.parametrize("path", KINDS)
