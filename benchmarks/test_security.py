@@ -195,7 +195,10 @@ def test_acls(measure_together: Any, made: Made, module_folder: Path) -> None:
         }
         work = f"SASL_PLAINTEXT: produce {SIZE} B"
         measure_together(
-            both(key, work, [Want(GUARDED, than=OPEN, factor=AS_GOOD)], []), sides, writes=BYTES
+            both(key, work, [Want(GUARDED, than=OPEN, factor=AS_GOOD)], []),
+            sides,
+            rounds=15,
+            writes=BYTES,
         )
 
 
