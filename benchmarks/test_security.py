@@ -6,7 +6,7 @@ sendfile is used.  Logins: eight threads of one Python process, each with one co
 another (TCP, a full TLS 1.3 handshake, SCRAM-SHA-256 with 4,096 iterations, whose key the client
 derives only once, close).  10,000 ACLs: one allows everything that the client does, the others are
 literal, for other topics and other users; both sides are kafkalog, with and without them.  An idle
-connection: resident memory after 1,000 logins without a request, beyond that before, for each.
+connection: resident memory with 1,000 connections, each after one request, beyond that before.
 """
 
 from __future__ import annotations
@@ -198,6 +198,7 @@ def test_acls(measure_together: Any, made: Made, module_folder: Path) -> None:
             both(key, work, [Want(GUARDED, than=OPEN, factor=AS_GOOD)], []),
             sides,
             rounds=15,
+            jvm=False,
             writes=BYTES,
         )
 
