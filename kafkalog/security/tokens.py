@@ -23,6 +23,8 @@ from kafkalog.security.scram import (
 __all__ = ["Token", "hmac_of", "login_of_token", "token_with"]
 
 KEPT = 1024
+HMACS_KEPT = 32_768
+"""More than there are tokens (kafkalog.controller.tokens): a password is looked for among all."""
 
 
 class Token(NamedTuple):
@@ -52,7 +54,12 @@ class Token(NamedTuple):
 
 def hmac_of(secret: Password, token_id: str) -> bytes:
     """The password of a token, of 64 bytes."""
-    return hmac.digest(secret.value.encode(), token_id.encode(), "sha512")
+    return _hmac(secret.value, token_id)
+
+
+@lru_cache(maxsize=HMACS_KEPT)
+def _hmac(secret: str, token_id: str) -> bytes:
+    return hmac.digest(secret.encode(), token_id.encode(), "sha512")
 
 
 def token_with(tokens: Mapping[str, Token], secret: Password, password: bytes) -> Token | None:

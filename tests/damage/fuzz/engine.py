@@ -48,7 +48,7 @@ class Target(NamedTuple):
 _MENDED = "mutate_batches"
 _FAST_PATH = (
     "replica/followers", "replica/quota", "replica/replica", "replica/watch", "plane/admit",
-    "plane/buckets", "plane/caught_up", "plane/codes", "plane/cold", "plane/data", "plane/fetch",
+    "plane/buckets", "plane/codes", "plane/cold", "plane/data", "plane/fetch",
     "plane/fetch_answer", "plane/fetch_parse", "plane/fetch_read", "plane/fetchset",
     "plane/leaders", "plane/plane", "plane/produce", "plane/produce_answer", "plane/racks",
     "plane/rules", "plane/session", "plane/topics",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +152,30 @@ def test_a_listener_without_its_settings_does_not_start(
         served(certificates, **settings)
     assert said in str(refused.value)
     assert not (certificates.path / "data").exists()
+
+
+def test_an_expired_certificate_of_the_broker_is_reported(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At the start, once, and again after a good one was there; so is one that expires soon."""
+    good = certificates.keystore.read_text()
+    now = datetime.now(timezone.utc)
+
+    def expiring(until: datetime) -> str:
+        return pem_of(certificates.authority.issue_cert("localhost", not_after=until))
+
+    def reported(text: str, count: int) -> None:
+        wait_for(lambda: caplog.text.count(text) == count, f"{count}: {text}")
+
+    certificates.keystore.write_text(expiring(now - timedelta(days=1)))
+    with served(certificates) as broker, caplog.at_level(logging.INFO):
+        reported("listener SSL: its certificate has expired", 1)
+        with pytest.raises(ssl.SSLCertVerificationError, match="expired"):
+            connected(broker, certificates.trust)
+        certificates.keystore.write_text(good)
+        reported("new connections use the changed keys", 1)
+        connected(broker, certificates.trust).close()
+        certificates.keystore.write_text(expiring(now + timedelta(days=2)))
+        reported("listener SSL: its certificate expires soon", 1)
+        connected(broker, certificates.trust).close()
+        reported("listener SSL: its certificate has expired", 1)
