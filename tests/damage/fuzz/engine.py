@@ -58,6 +58,7 @@ _CONNECTION = (
     "net/peers", "net/pool", "net/post", "net/response", "net/shake", "net/stream", "net/threads",
     "net/timers", "net/tls", "net/tls_stream", "net/up",
 )  # fmt: skip
+_TLS = ("net/openssl", "net/stream", "net/tls", "net/tls_stream")
 TARGETS = {
     target.name: target
     for target in (
@@ -76,6 +77,8 @@ TARGETS = {
         Target("log", ("logs",), max_bytes=1024),
         Target("request", ("logs",), max_bytes=2048, native=_FAST_PATH),
         Target("conn", max_bytes=8192, native=_CONNECTION),
+        Target("login", max_bytes=8192, native=_CONNECTION),
+        Target("tls", max_bytes=4096, native=_TLS),
     )
 }
 CANARY = Target("canary", (_MENDED,), max_bytes=512)
