@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import re
 import resource
 import select
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from kafkalog.disk.secret import SECRET
 from kafkalog.security.acls import ALL, ANY, Pattern, Permission
 from kafkalog.security.permissions import Kind
 from kafkalog.security.scram import ClientExchange, Mechanism, new_salt, salted_password
+from kafkalog.server.admission import Admission
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -326,3 +329,40 @@ def test_names_that_are_not_utf_8_close_the_connection(tmp_path: Path, name: byt
             other.send_bytes(apis.CREATE_ACLS, 3, data.replace(b"z" * len(name), name, 1))
             assert is_closed(other)
         assert delete(bob) == 0
+
+
+def test_connections_that_come_and_go_never_get_the_rights_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numbers of principals are used again at once, while others log in."""
+    monkeypatch.setattr("kafkalog.server.admission.NUMBERS_KEPT", 0)
+    taken_back: list[int] = []
+    reap = Admission._reap
+
+    def counted(admission: Admission) -> None:
+        reap(admission)
+        taken_back.append(len(admission._free))
+
+    monkeypatch.setattr(Admission, "_reap", counted)
+    users = [f"user{number}" for number in range(12)]
+    with Broker(tmp_path / "data", config=authorizing()) as broker, ExitStack() as stack:
+        bob = logged_in(stack, broker, "bob")
+        salted = salted_password(Mechanism.SCRAM_SHA_256, "secret", b"salt", 4096)
+        rows = [{"name": user, "mechanism": 1, "iterations": 4096, "salt": b"salt",
+                 "salted_password": salted} for user in users]  # fmt: skip
+        bob.call(apis.ALTER_USER_SCRAM_CREDENTIALS, deletions=[], upsertions=rows)
+        assert create(bob, *(acl_on(user, user) for user in users)) == {OK}
+
+        def run(seed: int) -> None:
+            draw = random.Random(seed)
+            for _ in range(20):
+                user = draw.choice(users)
+                with Raw(broker.bootstrap_servers) as raw:
+                    assert sasl.scram(raw, user, "secret").error_code == OK
+                    assert allowed(raw, users) == [user]
+                    if draw.random() < 0.5:
+                        assert allowed(raw, users) == [user]
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(run, range(4)))
+        assert sum(taken_back) > 10
