@@ -223,7 +223,10 @@ def test_quotas_over_tls(tmp_path: Path, stack: ExitStack) -> None:
 def test_re_authentication_under_load_over_tls(tmp_path: Path, stack: ExitStack) -> None:
     """Eight clients write, read and renew their sessions again and again: each keeps its
     connection and its principal, and no record is lost or another's."""
-    served = Encrypted(tmp_path, stack, connections_max_reauth_ms=3_600_000)
+    served = Encrypted(
+        tmp_path, stack, connections_max_reauth_ms=3_600_000, connections_max_idle_ms=-1,
+        kafkalog_authentication_max_ms=3_600_000, kafkalog_half_frame_max_ms=3_600_000,
+    )  # fmt: skip  # all clients move the one clock
     bob = served.connect("bob")
     with kafkalog.Admin(served.broker.store) as admin:
         admin.create_acls([AclBinding("topic", "alice", "User:alice", "all", pattern="prefixed")])
@@ -231,9 +234,10 @@ def test_re_authentication_under_load_over_tls(tmp_path: Path, stack: ExitStack)
     for number in range(count):
         assert bob.create(f"{('alice', 'bob')[number % 2]}-{number}").error_code == OK
 
+    clients = [served.connect(("alice", "bob")[number % 2]) for number in range(count)]
+
     def run(number: int) -> None:
-        user = ("alice", "bob")[number % 2]
-        raw = served.connect(user)
+        user, raw = ("alice", "bob")[number % 2], clients[number]
         for turn in range(rounds):
             served.later(2_000)
             assert authenticate(raw, user).error_code == OK
