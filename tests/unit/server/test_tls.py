@@ -11,7 +11,6 @@ from typing import Any
 import kafka
 import pytest
 import trustme
-from confluent_kafka import Consumer, Producer
 
 from kafkalog.config.server_properties import read_properties, sorted_out
 from kafkalog.errors import InvalidSetting
@@ -44,6 +43,8 @@ def connected(broker: Broker, trust: Path) -> ssl.SSLSocket:
 
 def test_clients_of_librdkafka_and_python_produce_and_consume(certificates: Certificates) -> None:
     """Several megabytes, in both directions, with a client's certificate that is required."""
+    from confluent_kafka import Consumer, Producer  # absent under ThreadSanitizer: .ci/sanitize
+
     own = str(certificates.client("alice"))
     with served(certificates, client_auth="required", principal_mapping_rules=
                 "RULE:CN=([^,]*).*/$1/U") as broker:  # fmt: skip
