@@ -21,6 +21,7 @@ from kafkalog.coordinator.thread import Coordinator
 from kafkalog.directory.identity import check_unlocked, look, node_number
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.layout import MetaProperties
+from kafkalog.disk.secret import secret_of
 from kafkalog.errors import ArgumentError, Closed, ForkedHandle, InvalidSetting, KafkalogError
 from kafkalog.inspect.lost import lost_metadata
 from kafkalog.kraft.kraftlog import MetadataLog
@@ -190,7 +191,13 @@ class Broker:
     def _mechanisms_of(self, planned: Sequence[places.Listener]) -> dict[int, Mechanisms]:
         """The SASL mechanisms of each listener that has some, by its number."""
         return {
-            number: mechanisms_of(self._config, one.name, lambda: self._metadata.image, self._clock)
+            number: mechanisms_of(
+                self._config,
+                one.name,
+                lambda: self._metadata.image,
+                self._clock,
+                lambda: self._secret,
+            )
             for number, one in enumerate(planned)
             if one.protocol.authenticates
         }
@@ -248,6 +255,7 @@ class Broker:
         source: Metadata | None = self._member or self._kraft
         assert source is not None
         self._metadata: Metadata = source
+        self._secret = secret_of(self._manager.state.directory) if self._mechanisms else b""
         if self._kraft is not None and config.delegation_token_secret_key:
             period_ms = config.delegation_token_expiry_check_interval_ms
             self._manager.every(
@@ -308,6 +316,7 @@ class Broker:
             config, metadata, partitions, appends, producer_ids, markers, clock
         )
         admission = Admission(reactor, authorizer_of(config))
+        self._owned(admission, Admission.join)
         admission.follow(metadata)
         authentication = Authentication(
             config, planned, self._mechanisms, admission, clock, self._keys.identify
@@ -411,6 +420,7 @@ class Broker:
         node.transactions.start()
         reactor.start()
         self._keys.start(reactor, self._clock)
+        node.admission.start(self._name)
         follow_settings(node, workers)
         if self._member is not None:  # last: the controller's requests come immediately
             assert self._controller is not None

@@ -5,7 +5,7 @@ A thread logs failed handshakes, too.
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from kafkalog.clock import Clock
@@ -25,6 +25,8 @@ _logger = logging.getLogger(__name__)
 
 LOOK_MS = 1_000
 """Time between two looks at the files."""
+SOON_S = 7 * 24 * 60 * 60
+"""A certificate that expires within this time is reported."""
 LOGGED_MAX, LOGGED_S = 10, 60.0
 """Failed handshakes that are logged in so much time; more are only counted."""
 CLIENT_AUTH = "ssl.client.auth"
@@ -52,14 +54,15 @@ class ListenerKeys:
             if one.protocol.encrypts
         }
         self._stamps = {number: stamp(one.config) for number, one in self._listeners.items()}
-        self.contexts: Mapping[int, TlsContext] = {
+        self.contexts: dict[int, TlsContext] = {
             number: self._context(number) for number in self._listeners
         }
-        """By listener, as at the start."""
+        """By listener."""
         self._thread: threading.Thread | None = None
         self._reactor: Reactor | None = None
         self._clock: Clock | None = None
         self._since_s, self._logged = 0.0, 0
+        self._reported = dict.fromkeys(self._listeners, "")  # about the certificate in use
 
     def _context(self, number: int) -> TlsContext:
         one = self._listeners[number]
@@ -102,6 +105,7 @@ class ListenerKeys:
     def _watch(self) -> None:
         assert self._reactor is not None
         while True:
+            self._look_at_dates()
             try:
                 failure = self._reactor.handshake_failure(LOOK_MS)
             except Closed:
@@ -133,10 +137,24 @@ class ListenerKeys:
             self._stamps[number] = now
             try:
                 assert self._reactor is not None
-                self._reactor.set_tls(number, self._context(number))
+                context = self._context(number)
+                self._reactor.set_tls(number, context)
+                self.contexts[number] = context
                 _logger.info("listener %s: new connections use the changed keys", one.name)
             except Exception as problem:  # the files may be half written: the next look sees more
                 _logger.error("the old keys stay in use: %s", problem)
+
+    def _look_at_dates(self) -> None:
+        """Report certificates that have expired, or will soon, once."""
+        for number, context in self.contexts.items():
+            left_s = context.left_s
+            found = "has expired" if left_s < 0 else "expires soon" if left_s < SOON_S else ""
+            if found and found != self._reported[number]:
+                _logger.warning(
+                    "listener %s: its certificate %s: clients refuse one that has expired",
+                    self._listeners[number].name, found,
+                )  # fmt: skip
+            self._reported[number] = found
 
 
 def _of_listener(config: ServerConfig, listener: Listener) -> _Listener:

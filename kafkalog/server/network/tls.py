@@ -67,3 +67,8 @@ class TlsContext:
     def c(self) -> Any:
         """The kl_tls."""
         return self._c
+
+    @property
+    def left_s(self) -> int:
+        """Seconds until its own certificate expires; negative: it has expired."""
+        return int(lib.kl_tls_left_s(self._c))
