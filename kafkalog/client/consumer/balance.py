@@ -120,9 +120,9 @@ class Loads:
     def _hand_over(self, layers: _Layers, readers: Readers, level: int) -> None:
         """Move partitions along shortest paths until none is left."""
         left: dict[str, list[str]] = {}
-        """Of each topic, the readers to try, last to first."""
+        """The readers to try for each topic, last to first."""
         topics: dict[str, list[str]] = {}
-        """Of each reader, the topics to try, last to first."""
+        """The topics to try for each reader, last to first."""
 
         def begin(one: str) -> None:
             kept, depth = self._kept.get(one, {}), layers.readers[one]
