@@ -11,7 +11,7 @@ from kafkalog.config.protection import bare_name
 from kafkalog.config.quota import QuotaConfig
 from kafkalog.config.replica import ReplicaConfig
 from kafkalog.config.sasl import SaslServerSettings
-from kafkalog.config.ssl import ServerSslSettings
+from kafkalog.config.ssl import KEY_SETTINGS, ServerSslSettings
 from kafkalog.config.tokens import TokenSettings
 from kafkalog.config.topic import TopicConfig
 from kafkalog.config.transaction import TransactionConfig
@@ -207,9 +207,14 @@ kafkalog.server.dynamic.  Other known settings are read-only; unknown names are 
 unchanged, as in Kafka."""
 
 
+_OF_LISTENERS = ("max.connections", "max.connection.creation.rate")
+
+
 def is_dynamic(name: str) -> bool:
     """True if a broker's setting, of all listeners or of one, takes effect at run time."""
     own = own_setting(name)
     if own is None:
         return name in DYNAMIC
-    return own.name in ("max.connections", "max.connection.creation.rate")
+    if own.mechanism:
+        return False
+    return own.name in KEY_SETTINGS or own.name in _OF_LISTENERS

@@ -62,7 +62,6 @@ from kafkalog.metadata.requests import (
     MorePartitions,
     NewTopics,
     Result,
-    SettingChanges,
     SettingsAsked,
     TopicMoves,
     TopicNamed,
@@ -409,18 +408,6 @@ class MetadataLog:
         """CreatePartitions: the response's `results`."""
         site = self._site._replace(charge=charge)
         return self._plan(lambda image: plan.create_partitions(image, asked, site))
-
-    def alter_configs(self, asked: SettingChanges) -> list[Result]:
-        """AlterConfigs: the response's `responses`."""
-        static = self._site.config
-        return self._plan(lambda image: Plan(*configs.alter_configs(image, asked, static)))
-
-    def incremental_alter_configs(self, asked: SettingChanges) -> list[Result]:
-        """IncrementalAlterConfigs: the response's `responses`."""
-        static = self._site.config
-        return self._plan(
-            lambda image: Plan(*configs.incremental_alter_configs(image, asked, static))
-        )
 
     def describe_configs(self, asked: SettingsAsked) -> list[Result]:
         """DescribeConfigs: the response's `results`."""

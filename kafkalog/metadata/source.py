@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         MorePartitions,
         NewTopics,
         Result,
-        SettingChanges,
         SettingsAsked,
         TopicMoves,
         TopicNamed,
@@ -90,12 +89,6 @@ class Changeable(Metadata, Protocol):
 
     def create_partitions(self, asked: MorePartitions, charge: Charge = free) -> list[Result]:
         """One result per topic."""
-
-    def alter_configs(self, asked: SettingChanges) -> list[Result]:
-        """One result per resource."""
-
-    def incremental_alter_configs(self, asked: SettingChanges) -> list[Result]:
-        """One result per resource."""
 
     def update_features(self, asked: FeatureChanges) -> Result:
         """The error for the whole request, if any."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog._native import lib
 from kafkalog.config.protection import refuse_protection
-from kafkalog.config.server import ServerConfig
+from kafkalog.config.server import ServerConfig, is_dynamic
 from kafkalog.errors import Closed, Timeout
 from kafkalog.metadata.image import BROKER
 from kafkalog.security.authorizer import Authorizer
@@ -340,4 +340,5 @@ def check_stored_settings(image: "MetadataImage") -> None:
     for resource in ("", str(image.node_id)):
         for name, value in image.config(BROKER, resource).items():
             where = f"the metadata, broker {resource or 'default'}: "
-            refuse_protection(name, value, where, clustered=True)
+            if not is_dynamic(name):
+                refuse_protection(name, value, where, clustered=True)

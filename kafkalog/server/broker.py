@@ -27,6 +27,7 @@ from kafkalog.inspect.lost import lost_metadata
 from kafkalog.kraft.kraftlog import MetadataLog
 from kafkalog.log.hooks import hooks
 from kafkalog.log.owner import absolute
+from kafkalog.metadata.image import MetadataImage
 from kafkalog.metadata.source import Metadata
 from kafkalog.replication.options import fetcher_options
 from kafkalog.server.admission import Admission, authorizer_of, check_stored_settings
@@ -42,7 +43,7 @@ from kafkalog.server.coordinators import (
     transaction_coordinator,
 )
 from kafkalog.server.dispatch import Dispatch
-from kafkalog.server.dynamic import follow_settings
+from kafkalog.server.dynamic import follow_settings, in_effect
 from kafkalog.server.faults import Faults
 from kafkalog.server.handlers.leaders import follow_addresses
 from kafkalog.server.listener_keys import ListenerKeys
@@ -375,9 +376,13 @@ class Broker:
         """A member of a cluster has a `forwarder`, and is a candidate for controller."""
         if self._member is None or forwarder is None:
             assert self._kraft is not None
-            return SingleNode(self._kraft)
+            return SingleNode(self._kraft, self._config, self._check_keys)
         self._controller = self._candidate(self._member)
         return ClusterMember(self._member, self._controller, forwarder)
+
+    def _check_keys(self, image: MetadataImage) -> None:
+        """Refuse settings with keys that cannot be used.  Raises: InvalidSetting, NotFound."""
+        self._keys.check(in_effect(self._config, image))
 
     def _candidate(self, member: "Member") -> "Driver":
         from kafkalog.controller.events import Options
@@ -421,7 +426,7 @@ class Broker:
         reactor.start()
         self._keys.start(reactor, self._clock)
         node.admission.start(self._name)
-        follow_settings(node, workers)
+        follow_settings(node, workers, self._keys)
         if self._member is not None:  # last: the controller's requests come immediately
             assert self._controller is not None
             self._member.register(endpoints, self._config.broker_rack or None)

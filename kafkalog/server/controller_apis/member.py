@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from kafkalog.errors import Closed, PeerGone, Timeout, UnsupportedVersion, for_clients
-from kafkalog.metadata import configs, translation
 from kafkalog.metadata.image import BROKER
+from kafkalog.server.controller_apis.settings_requests import SETTINGS_REQUESTS
 from kafkalog.server.controller_apis.topic_creation import TopicCreation
 from kafkalog.server.failures import answer_failure, handler_failed
-from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkalog.metadata.requests import NewTopics, SettingChanges
+    from kafkalog.metadata.requests import NewTopics
     from kafkalog.replication.membership import Controlling, Membership
     from kafkalog.server.controller_apis.forwarder import ControllerForwarder, Send
+    from kafkalog.server.controller_apis.settings_requests import SettingsRequest
     from kafkalog.server.request import Request
 
 __all__ = ["ClusterMember"]
@@ -42,7 +42,7 @@ class ClusterMember:
         In the forwarder's thread, as the controller may need this node before it answers.  A
         request that another node forwarded is not forwarded again.
         """
-        settings = _SETTINGS.get(request.api.key)
+        settings = SETTINGS_REQUESTS.get(request.api.key)
         if settings is not None and self._is_own(request):
             self._alter_own(request, settings)
         elif self._controller.is_active:
@@ -81,7 +81,7 @@ class ClusterMember:
         number = request.peer.client_id or ""
         return number.isdecimal() and int(number) in self._member.image.brokers
 
-    def _alter_own(self, request: Request, settings: _Settings) -> None:
+    def _alter_own(self, request: Request, settings: SettingsRequest) -> None:
         changes, plan = settings.convert(request.body), settings.plan
 
         def alter(_: Send) -> None:
@@ -120,21 +120,6 @@ class ClusterMember:
             except Exception as problem:
                 handler_failed(request, problem)
 
-        settings = _SETTINGS.get(request.api.key)
+        settings = SETTINGS_REQUESTS.get(request.api.key)
         body = request.body if settings is None else settings.convert(request.body)
         self._controller.ask(request.api, body, request.version, answer, size=request.size)
-
-
-class _Settings(NamedTuple):
-    """How a request to change settings is read."""
-
-    convert: Callable[[Any], SettingChanges]
-    plan: Callable[..., tuple[list[tuple[str, Any]], list[dict[str, Any]]]]
-
-
-_SETTINGS = {
-    apis.ALTER_CONFIGS.key: _Settings(translation.all_settings, configs.alter_configs),
-    apis.INCREMENTAL_ALTER_CONFIGS.key: _Settings(
-        translation.some_settings, configs.incremental_alter_configs
-    ),
-}

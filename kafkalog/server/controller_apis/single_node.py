@@ -11,11 +11,14 @@ from kafkalog.errors import UnsupportedVersion
 from kafkalog.metadata import translation
 from kafkalog.metadata.addresses import address_of
 from kafkalog.metadata.source import Charge, free
+from kafkalog.server.controller_apis.settings_requests import SETTINGS_REQUESTS
 from kafkalog.server.failures import codes_by_name
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from kafkalog.config.server import ServerConfig
+    from kafkalog.metadata.configs import KeyCheck
     from kafkalog.metadata.image import MetadataImage
     from kafkalog.metadata.requests import NewTopics, Result
     from kafkalog.metadata.source import Changeable, Quorum
@@ -33,13 +36,25 @@ ONE_RESULT_SINCE = 2
 class SingleNode:
     """ControllerApis of a node that is its own controller."""
 
-    def __init__(self, metadata: Changeable) -> None:
-        """`metadata`: what the requests change."""
-        self._metadata = metadata
+    def __init__(
+        self, metadata: Changeable, config: ServerConfig, keys: KeyCheck | None = None
+    ) -> None:
+        """`metadata`: what the requests change; `config`: the settings of the start; `keys`:
+        refuses settings of listeners whose keys cannot be used."""
+        self._metadata, self._config, self._keys = metadata, config, keys
 
     def handle(self, request: Request) -> Fields:
-        """As ControllerApis.handle; every client sees the change from its answer on."""
-        return _HANDLERS[request.api.key](self._metadata, request)
+        """As ControllerApis.handle; every client sees the change from its answer on, and open logs
+        have applied changed settings."""
+        settings = SETTINGS_REQUESTS.get(request.api.key)
+        if settings is None:
+            return _HANDLERS[request.api.key](self._metadata, request)
+        asked, plan = settings.convert(request.body), settings.plan
+        return {
+            "responses": self._metadata.alter(
+                lambda image: plan(image, asked, self._config, self._keys)
+            )
+        }
 
     def handle_command(self, request: Request) -> NoReturn:
         """Raises: UnsupportedVersion."""
@@ -89,17 +104,6 @@ def _delete_topics(metadata: Changeable, request: Request) -> Fields:
 def _create_partitions(metadata: Changeable, request: Request) -> Fields:
     asked = translation.more_partitions(request.body)
     return {"results": metadata.create_partitions(asked, _charge(request))}
-
-
-def _alter_configs(metadata: Changeable, request: Request) -> Fields:
-    """Replace all settings of a resource; open logs have applied them before the answer is sent."""
-    return {"responses": metadata.alter_configs(translation.all_settings(request.body))}
-
-
-def _incremental_alter_configs(metadata: Changeable, request: Request) -> Fields:
-    """Change some settings of a resource."""
-    changes = translation.some_settings(request.body)
-    return {"responses": metadata.incremental_alter_configs(changes)}
 
 
 def _alter_user_scram_credentials(metadata: Changeable, request: Request) -> Fields:
@@ -170,8 +174,6 @@ _HANDLERS: Mapping[int, Callable[[Changeable, Request], Fields]] = {
     apis.CREATE_TOPICS.key: _create_topics,
     apis.DELETE_TOPICS.key: _delete_topics,
     apis.CREATE_PARTITIONS.key: _create_partitions,
-    apis.ALTER_CONFIGS.key: _alter_configs,
-    apis.INCREMENTAL_ALTER_CONFIGS.key: _incremental_alter_configs,
     apis.ALTER_USER_SCRAM_CREDENTIALS.key: _alter_user_scram_credentials,
     apis.ALTER_CLIENT_QUOTAS.key: _alter_client_quotas,
     apis.CREATE_ACLS.key: _create_acls,

@@ -62,6 +62,8 @@ class TlsContext:
         except ArgumentError as problem:
             raise InvalidSetting(f"TLS: {problem}") from None
         self._c = ffi.gc(out[0], lib.kl_tls_free)
+        self.certificate = key.chain
+        """Its own certificate, and those that signed it, as PEM."""
 
     @property
     def c(self) -> Any:
