@@ -10,6 +10,7 @@ from typing import Any
 
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.listeners import ListenerSettings
+from kafkalog.config.quorum import QuorumConfig
 from kafkalog.errors import InvalidSetting
 
 __all__ = ["INTERNAL_SEGMENT_BYTES", "SEGMENT_BYTES_MIN", "check_segment_bytes", "check_served"]
@@ -45,7 +46,7 @@ def check_served(config: BrokerConfig) -> None:
     check_segment_bytes("log.segment.bytes", config.topic.segment_bytes)
 
 
-def _problems(config: BrokerConfig) -> Iterator[tuple[str, int, str]]:
+def _problems(config: BrokerConfig) -> Iterator[tuple[str, object, str]]:
     given: Mapping[str, Any] = config
 
     def below(name: str, low: int) -> bool:
@@ -78,3 +79,8 @@ def _problems(config: BrokerConfig) -> Iterator[tuple[str, int, str]]:
     queued, request = "queued.max.request.bytes", "socket.request.max.bytes"
     if queued in given and config.explicit(queued) and below(queued, given[request]):
         yield queued, given[queued], f"-1 or at least {request}, {given[request]}"
+    if isinstance(config, QuorumConfig):
+        names = {text.partition("://")[0].upper() for text in given["listeners"]}
+        pairs = (text.rpartition(":") for text in given["listener.security.protocol.map"])
+        protocols = {name.upper(): protocol for name, _, protocol in pairs}
+        yield from config.quorum_problems(names, protocols, given["zookeeper.connect"])

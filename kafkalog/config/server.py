@@ -8,6 +8,7 @@ from kafkalog.config.declare import Flag, Long, Password, Secret, Whole, Word, W
 from kafkalog.config.group import GroupConfig
 from kafkalog.config.listeners import ListenerSettings, SecurityProtocol, own_setting
 from kafkalog.config.protection import bare_name
+from kafkalog.config.quorum import QuorumConfig
 from kafkalog.config.quota import QuotaConfig
 from kafkalog.config.replica import ReplicaConfig
 from kafkalog.config.sasl import SaslServerSettings
@@ -28,6 +29,7 @@ class ServerConfig(
     GroupConfig,
     TransactionConfig,
     ReplicaConfig,
+    QuorumConfig,
     QuotaConfig,
     SaslServerSettings,
     ServerSslSettings,
@@ -169,6 +171,11 @@ class ServerConfig(
                 cls.table.get(bare_name(name)), Secret) else value
             for name, value in given.items()
         }  # fmt: skip
+
+    @property
+    def clustered(self) -> bool:
+        """True for a node of a cluster, on ZooKeeper or of KRaft."""
+        return bool(self.zookeeper_connect) or self.joins_quorum
 
     @property
     def inner_listener(self) -> str:

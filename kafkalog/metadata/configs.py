@@ -56,8 +56,7 @@ _TYPES = {
 }  # fmt: skip
 
 _AT_START = frozenset({
-    "broker.id", "controller.listener.names", "controller.quorum.bootstrap.servers",
-    "controller.quorum.voters", "log.dir", "log.dirs", "process.roles",
+    "broker.id", "log.dir", "log.dirs",
 })  # fmt: skip
 """Names that a properties file may have, but are not our settings, and that no running broker
 changes."""

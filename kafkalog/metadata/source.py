@@ -46,6 +46,10 @@ class Metadata(Protocol):
         """True if the node belongs to a cluster with a controller."""
 
     @property
+    def on_zookeeper(self) -> bool:
+        """True if the metadata are in ZooKeeper, False if they are KRaft's log."""
+
+    @property
     def controller(self) -> int:
         """The controller's broker; -1 if none is known."""
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkalog.wire.api import Api
     from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["ControllerConnection", "Controlling", "Membership"]
+__all__ = ["ControllerConnection", "Controlling", "Membership", "QuorumMembership"]
 
 
 class ControllerConnection(Protocol):
@@ -101,3 +101,10 @@ class Controlling(Protocol):
 
     def stop(self) -> None:
         """Stop."""
+
+
+class QuorumMembership(Membership, Protocol):
+    """A broker's membership of a cluster whose active controller leads a quorum."""
+
+    def await_controller(self, at_most_s: float) -> bool:
+        """Wait until an active controller is known; False: none is, or this is closed."""

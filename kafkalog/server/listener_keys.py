@@ -5,7 +5,7 @@ A thread logs failed handshakes, too.
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kafkalog.clock import Clock

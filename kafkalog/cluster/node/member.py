@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from kafkalog import errors
-from kafkalog.client.link.failures import check_code, failure
+from kafkalog.client.link.failures import check_code
 from kafkalog.client.link.transport import Address
 from kafkalog.cluster.node import controller_requests
 from kafkalog.cluster.node.controller_connection import ControllerConnection
@@ -36,11 +36,11 @@ from kafkalog.cluster.node.state import (
 from kafkalog.cluster.node.unsupported_watch import UnsupportedWatch
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.controller.settings import Plan, altered, each, mark_refused
-from kafkalog.log.log import Log, handle_of
+from kafkalog.log.log import Log
 from kafkalog.metadata import configs, settings
 from kafkalog.metadata.image import BROKER, TOPIC, Change, MetadataImage, Partition
 from kafkalog.metadata.requests import NewTopics, Result, SettingChanges, SettingsAsked
-from kafkalog.replication.follower_log import sync_before_leading
+from kafkalog.replication.follower_log import lead_held
 from kafkalog.replication.roles import Effect
 from kafkalog.types import TopicPartition
 from kafkalog.wire.api import Api
@@ -51,7 +51,6 @@ from kafkalog.wire.tables.controller import (
     STOP_REPLICA,
     UPDATE_METADATA,
 )
-from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS
 from kafkalog.zookeeper import altering, entities, own_settings, tree
 from kafkalog.zookeeper.loading import PROTOCOLS, Znode
 from kafkalog.zookeeper.reading import read_tree
@@ -218,6 +217,11 @@ class Member:
     @property
     def clustered(self) -> bool:
         """True if it is one of several nodes, of which one decides."""
+        return True
+
+    @property
+    def on_zookeeper(self) -> bool:
+        """True: its metadata are in ZooKeeper."""
         return True
 
     @property
@@ -478,31 +482,11 @@ class Member:
         return configs.describe_configs(self.image, asked, self._config)
 
     def lead(self, log: Log) -> int:
-        """Let an open log append in its partition's leader epoch, if it is led here; returns that
-        epoch.
-
-        Raises: NotLeaderOrFollower; IoFailed and others, as `sync_before_leading`.
-        """
-        state = self.held(TopicPartition(log.topic, log.partition))
-        if state is None:
-            raise errors.NotLeaderOrFollower(f"{log!r} is not kept by node {self.node}")
-        if state.leader == self.node:
-            handle = handle_of(log)
-            sync_before_leading(handle)
-            handle.lead(state.leader_epoch)
-        return state.leader_epoch
+        """As lead_held."""
+        return lead_held(log, self.held(TopicPartition(log.topic, log.partition)), self.node)
 
     def allocate_producer_ids(self) -> range:
-        """A block of producer ids, which no broker gets a second time.
-
-        Raises: COORDINATOR_LOAD_IN_PROGRESS, as in Kafka: no controller answers now, and the
-        client retries.
-        """
-        body = {"broker_id": self.node, "broker_epoch": self.epoch}
-        try:
-            answer = self._connection.ask(ALLOCATE_PRODUCER_IDS, body)
-            check_code(answer.error_code, "producer ids")
-        except errors.KafkalogError as problem:
-            code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            raise failure(code, "producer ids", str(problem)) from problem
-        return range(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len)
+        """As controller_requests.allocate_producer_ids."""
+        return controller_requests.allocate_producer_ids(
+            self._connection.ask, self.node, self.epoch
+        )

@@ -40,8 +40,8 @@ def api_versions(node: Node, request: Request) -> None:
     image = node.image
     on = tuple((name, level) for name, level in image.features.items() if name in SUPPORTED)
     # Features are levels in the metadata log: a cluster on ZooKeeper has none.
-    epoch = 0 if node.clustered else image.offset
-    data = _encoded(request.version, on, epoch, node.clustered)
+    epoch = 0 if node.on_zookeeper else image.offset
+    data = _encoded(request.version, on, epoch, node.on_zookeeper)
     request.answer_bytes(data, 0)  # always header version 0: the client knows no version yet
 
 
@@ -60,8 +60,8 @@ def _refused(node: Node, request: Request) -> ErrorCode:
 
 @cache
 def announced(member: bool) -> Mapping[int, range]:
-    """The versions of each API that is announced, by key.  `member`: by one of several nodes, each
-    of which may be asked as their controller."""
+    """The versions of each API that is announced, by key.  `member`: by a node on ZooKeeper, each
+    of which may be asked as the controller."""
     if not member:
         return apis.SERVED
     served = {**apis.SERVED, **{api.key: api.versions for api in OF_CONTROLLER}}

@@ -114,7 +114,7 @@ def _protocol(
     # Kafka: a name that is a protocol's own needs no entry.
     text = protocols.get(listener.name, listener.name)
     found = SecurityProtocol.__members__.get(text)
-    served = (PLAINTEXT,) if config.zookeeper_connect else _SERVED
+    served = (PLAINTEXT,) if config.clustered else _SERVED
     if found is not None and found in served:
         return found
     wanted = " or ".join(one.name for one in served)
