@@ -294,4 +294,4 @@ def check_stored_settings(image: "MetadataImage") -> None:
     for resource in ("", str(image.node_id)):
         for name, value in image.config(BROKER, resource).items():
             where = f"the metadata, broker {resource or 'default'}: "
-            refuse_protection(name, value, where, clustered=True)
+            refuse_protection(name, value, where, running=True)
