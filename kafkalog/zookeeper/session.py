@@ -7,6 +7,7 @@ kazoo's thread and may only put them into a queue.
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
@@ -173,15 +174,32 @@ class Session:
         self._begin(self._client)
 
     def _begin(self, client: Any) -> None:
+        until_s = time.monotonic() + self._connection_s
         try:
             client.start(self._connection_s)
+            if self._security is not None and self._security.login is not None:
+                self._await_login(client, until_s)
         except self._kazoo.handlers.threading.KazooTimeoutError:
+            client.stop()
             client.close()
             why = "" if self._security is None else self._security.problem
             raise errors.ZooKeeperAway(
                 f"no ZooKeeper answers at {self.hosts} in {self._connection_s:g} s"
                 f"{why and ': '}{why}"
             ) from None
+
+    def _await_login(self, client: Any, until_s: float) -> None:
+        """Wait until a request is answered: kazoo says that it is connected before the login.
+
+        Raises: KazooTimeoutError.
+        """
+        lost = self._kazoo.exceptions
+        while True:
+            try:
+                client.exists_async("/").get(timeout=max(until_s - time.monotonic(), 0.001))
+                return
+            except (lost.ConnectionLoss, lost.SessionExpiredError, lost.ConnectionClosedError):
+                continue
 
     def _made(self, hosts: str, **more: Any) -> Any:
         """A client of kazoo's, not started."""
