@@ -60,16 +60,12 @@ _NOTHING = {
 """Kafka's defaults, besides the empty value."""
 
 
-SERVED_ALONE = frozenset(
-    {
-        *ServerSslSettings.table,
-        *SaslServerSettings.table,
-        *AuthorizerConfig.table,
-        *TokenSettings.table,
-        "security.inter.broker.protocol",
-    }
+SERVED_AT_START = frozenset(
+    {*ServerSslSettings.table, *SaslServerSettings.table, "security.inter.broker.protocol"}
 )
-"""Settings that a single node obeys, and a node of a cluster does not yet."""
+"""Settings that a broker obeys, but no change of them at run time."""
+SERVED_ALONE = frozenset({*AuthorizerConfig.table, *TokenSettings.table})
+"""Those that only a single node obeys yet."""
 
 
 def bare_name(name: str) -> str:
@@ -78,13 +74,13 @@ def bare_name(name: str) -> str:
     return name if own is None else own.name
 
 
-def protects(name: str, value: object, *, clustered: bool = False) -> bool:
+def protects(name: str, value: object, *, clustered: bool = False, running: bool = False) -> bool:
     """True if a setting with this name and value is meant to restrict access, and would not.
 
-    `clustered`: for a node of a cluster, or in metadata, as no change at run time is obeyed.
+    `clustered`: for a node of a cluster; `running`: it is changed at run time, or in metadata.
     """
     bare = bare_name(name)
-    if not clustered and bare in SERVED_ALONE:
+    if not running and (bare in SERVED_AT_START or (bare in SERVED_ALONE and not clustered)):
         return False
     if not (bare in _NAMES or bare.startswith(_BEGINS)) or _TUNING.fullmatch(bare):
         return False
@@ -93,17 +89,17 @@ def protects(name: str, value: object, *, clustered: bool = False) -> bool:
 
 
 def refuse_protection(
-    name: str, value: object, where: str = "", *, clustered: bool = False
+    name: str, value: object, where: str = "", *, clustered: bool = False, running: bool = False
 ) -> None:
     """Refuse a setting that would restrict access and does not.  `where`: whose setting it is, for
     the message.
 
     Raises: InvalidSetting, without the value, which may be a secret.
     """
-    if protects(name, value, clustered=clustered):
+    if protects(name, value, clustered=clustered, running=running):
         raise InvalidSetting(
             f"{where}{name}: found a value, wanted none: kafkalog cannot protect in this way "
-            f"{'here' if bare_name(name) in SERVED_ALONE else 'yet'}; "
+            f"{'here' if bare_name(name) in SERVED_AT_START | SERVED_ALONE else 'yet'}; "
             "without the setting, everyone who reaches a listener may do everything"
         )
 

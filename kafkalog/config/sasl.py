@@ -80,7 +80,10 @@ class SaslServerSettings(Settings):
         30, "How far the clocks of the issuer and the broker may differ.", unit="s", low=0
     )
     sasl_mechanism_inter_broker_protocol = Word(
-        "GSSAPI", "How brokers authenticate to each other; a single node does not."
+        "GSSAPI",
+        "How the nodes of a cluster log in to each other: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, "
+        "with the username and the password in the sasl.jaas.config of that mechanism, by the "
+        "listener between them. A single node does not.",
     )
     sasl_mechanism_controller_protocol = Word(
         "GSSAPI", "How brokers authenticate to controllers; a single node does not."

@@ -16,6 +16,7 @@ from kafkalog.config.ssl import KEY_SETTINGS, ServerSslSettings
 from kafkalog.config.tokens import TokenSettings
 from kafkalog.config.topic import TopicConfig
 from kafkalog.config.transaction import TransactionConfig
+from kafkalog.config.zookeeper import ZooKeeperSettings
 
 __all__ = ["CORDONED", "DYNAMIC", "ServerConfig", "is_dynamic"]
 
@@ -30,6 +31,7 @@ class ServerConfig(
     TransactionConfig,
     ReplicaConfig,
     QuorumConfig,
+    ZooKeeperSettings,
     QuotaConfig,
     SaslServerSettings,
     ServerSslSettings,
@@ -62,7 +64,7 @@ class ServerConfig(
     listener_security_protocol_map = Words(
         tuple(f"{name}:{name}" for name in ("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT")),
         "The security protocol of each listener name: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. "
-        "A name that is a protocol needs no entry. A node of a cluster has PLAINTEXT only.",
+        "A name that is a protocol needs no entry.",
         pattern=r"[A-Za-z0-9_.\-]+:[A-Z0-9_]+",
         example="NAME:PROTOCOL",
     )
@@ -189,6 +191,13 @@ class ServerConfig(
     def control_listener(self) -> str:
         """The name of the listener between brokers and the controller."""
         return self.control_plane_listener_name.upper() or self.inner_listener
+
+    def protocol_of(self, listener: str) -> str:
+        """The name of a listener's security protocol, by the map; one that is not in it has the
+        protocol of its own name, if there is such a one."""
+        pairs = (pair.partition(":") for pair in self.listener_security_protocol_map)
+        found = {name.upper(): protocol for name, _, protocol in pairs}
+        return found.get(listener.upper(), listener.upper())
 
     def listener_limits(self, listener: str) -> tuple[int, int]:
         """The most connections of a listener at the same time, and new ones a second."""

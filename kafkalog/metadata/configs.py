@@ -173,7 +173,7 @@ def _check_broker(
     for key, value in changed.items():
         try:
             if not _is_key(key) or static.get("zookeeper.connect"):
-                refuse_protection(key, value, clustered=own_setting(key) is not None)
+                refuse_protection(key, value, running=own_setting(key) is not None)
             if value is not None and is_dynamic(key):
                 check_served(type(static)({key: value}))
         except InvalidSetting as error:

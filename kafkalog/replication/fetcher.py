@@ -37,6 +37,7 @@ from kafkalog.replication.following import (
     placed,
     rest_s,
 )
+from kafkalog.replication.inter_broker import connect
 from kafkalog.replication.options import FetcherOptions
 from kafkalog.replication.partition_fetches import PartitionFetch, PartitionFetches
 from kafkalog.types import TopicPartition
@@ -263,7 +264,7 @@ class Fetcher:
 
     def _connected(self) -> Connection:
         if self._connection is None or self._connection.closed:
-            made = Connection(self.leader, self._connecting, self._transport, Patience())
+            made = connect(self.leader, self._connecting, self._transport, Patience())
             with self._changed:
                 self._connection = made
                 if self._closing:

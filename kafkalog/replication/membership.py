@@ -10,7 +10,7 @@ from kafkalog.metadata.source import Metadata
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from kafkalog.client.link.transport import Address
+    from kafkalog.client.link.transport import Address, Options
     from kafkalog.metadata.image import Partition
     from kafkalog.metadata.requests import Result, SettingChanges
     from kafkalog.replication.roles import Effect
@@ -54,6 +54,9 @@ class Membership(Metadata, Protocol):
 
     def place(self, broker: int) -> Address | None:
         """The address of a broker for other brokers."""
+
+    def connecting(self, *, to_controller: bool = False) -> Options:
+        """How this node connects to others, or to the controller: its name, and its login."""
 
     def obey(self, api: Api, request: Any) -> Mapping[str, Any]:
         """Handle a request of the controller; returns the fields of its response."""

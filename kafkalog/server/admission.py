@@ -341,4 +341,4 @@ def check_stored_settings(image: "MetadataImage") -> None:
         for name, value in image.config(BROKER, resource).items():
             where = f"the metadata, broker {resource or 'default'}: "
             if not is_dynamic(name):
-                refuse_protection(name, value, where, clustered=True)
+                refuse_protection(name, value, where, running=True)

@@ -413,6 +413,7 @@ class Broker:
         driver = Driver(
             config.zookeeper_connect, member.node, options,
             member.timeouts, config.topic.unclean_leader_election_enable,
+            member.connecting(to_controller=True), member.at_zookeeper,
         )  # fmt: skip
         return self._owned(driver, Driver.stop)
 

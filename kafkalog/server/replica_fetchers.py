@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from kafkalog.client.link.transport import Address, Options
+from kafkalog.client.link.transport import Address
 from kafkalog.errors import KafkalogError, StorageOffline
 from kafkalog.replication.fetcher import Fetcher, Follow, Replica
 from kafkalog.replication.follower_log import FollowerLog
@@ -112,8 +112,8 @@ class ReplicaFetchers:
         found = self._by_leader.get(leader)
         if found is None:
             replica = Replica(self._member.node, self._member.epoch)
-            named = Options(client_id=str(self._member.node))
-            found = Fetcher(replica, leader, self._report, self._options, named)
+            connecting = self._member.connecting()
+            found = Fetcher(replica, leader, self._report, self._options, connecting)
             self._by_leader[leader] = found
         return found
 

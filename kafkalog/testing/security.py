@@ -102,16 +102,38 @@ class Security:
             found |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": self._key_file}
         if self.sasl:
             found["sasl.enabled.mechanisms"] = ",".join(MECHANISMS)
-            listed = "".join(f" user_{n}={_quoted(p)}" for n, p in self.users.items())
-            found[f"listener.name.{self.protocol}.plain.sasl.jaas.config"] = (
-                f"{_module('PLAIN')} required{listed};"
-            )
+            found[self._login_setting] = f"{_module('PLAIN')} required{self._listed};"
         if self.acls is not None:
             found["authorizer.class.name"] = (
                 "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
             )
             found["super.users"] = f"User:{ADMIN}"
         return found
+
+    def between_nodes(self) -> dict[str, object]:
+        """The settings, next to `settings`, by which the nodes of a cluster reach each other: they
+        log in as the first user."""
+        found: dict[str, object] = {"security.inter.broker.protocol": self.protocol.upper()}
+        if self.tls:
+            found |= {
+                "ssl.truststore.type": "PEM", "ssl.truststore.location": self.authority_file,
+            }  # fmt: skip
+        if self.sasl:
+            name, password = map(_quoted, next(iter(self.users.items())))
+            found["sasl.mechanism.inter.broker.protocol"] = "PLAIN"
+            found[self._login_setting] = (
+                f"{_module('PLAIN')} required username={name} password={password}{self._listed};"
+            )
+        return found
+
+    @property
+    def _login_setting(self) -> str:
+        return f"listener.name.{self.protocol}.plain.sasl.jaas.config"
+
+    @property
+    def _listed(self) -> str:
+        """The users, as options of PLAIN."""
+        return "".join(f" user_{n}={_quoted(p)}" for n, p in self.users.items())
 
     def grant(self, transport: Transport) -> None:
         """Store the users' SCRAM credentials and the ACLs, over a connection inside the process.

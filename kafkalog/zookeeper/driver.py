@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafkalog.client.link.transport import Address
+from kafkalog.client.link.transport import Options as ConnectionOptions
 from kafkalog.controller.events import (
     ClientRequest,
     Clock,
@@ -35,6 +36,7 @@ from kafkalog.zookeeper import tree, watches
 from kafkalog.zookeeper.controller_election import Election
 from kafkalog.zookeeper.events import Commit, Effect, Event, ReadZnodes, Seen, WatchesLost
 from kafkalog.zookeeper.reading import read_tree
+from kafkalog.zookeeper.security import ZooKeeperSecurity
 from kafkalog.zookeeper.sender import Sender
 from kafkalog.zookeeper.session import Life, Timeouts, open_session
 
@@ -57,16 +59,19 @@ class Driver:
     """One of the nodes that may be the controller.  Any thread; ended by `stop`."""
 
     def __init__(
-        self, hosts: str, node: int, options: Options, timeouts: Timeouts, unclean: bool = False
-    ) -> None:
-        """`hosts`, `timeouts`: as in Session.  Nothing happens before `start`.
+        self, hosts: str, node: int, options: Options, timeouts: Timeouts, unclean: bool = False,
+        connecting: ConnectionOptions | None = None, security: ZooKeeperSecurity | None = None,
+    ) -> None:  # fmt: skip
+        """`hosts`, `timeouts`, `security`: as in Session.  `connecting`: how it connects to
+        brokers; None: in plain text.  Nothing happens before `start`.
 
         Raises: ZooKeeperAway, MissingPackage.
         """
         self._node = node
         self._listener = options.control_listener or options.listener
+        self._connecting = connecting or ConnectionOptions(client_id=str(node))
         self._events: queue.SimpleQueue[Life | Event | None] = queue.SimpleQueue()
-        self._session = open_session(hosts, self._events.put, timeouts)
+        self._session = open_session(hosts, self._events.put, timeouts, security)
         self._election = Election(self._session, node, unclean)
         self._controller = watches.controller(options)
         self._senders: dict[int, tuple[int, Sender]] = {}  # by broker, with the broker's epoch
@@ -291,7 +296,7 @@ class Driver:
                     _logger.error("broker %d has no listener %s", request.broker, self._listener)
                 self._senders.pop(request.broker, None)
                 return
-            made = Sender(address, request.broker, self._node, self._events.put)
+            made = Sender(address, request.broker, self._connecting, self._events.put)
             self._senders[request.broker] = found = epoch, made
         found[1].send(request)
 

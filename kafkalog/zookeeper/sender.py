@@ -23,6 +23,7 @@ from kafkalog.controller.requests import (
     unencodable,
 )
 from kafkalog.errors import KafkalogError
+from kafkalog.replication.inter_broker import connect
 from kafkalog.wire.api import Api
 from kafkalog.wire.tables.controller import STOP_REPLICA, UPDATE_METADATA
 
@@ -47,13 +48,13 @@ class Sender:
     """A thread and a connection for one broker, in one of its lives.  Ended by `stop`."""
 
     def __init__(
-        self, address: Address, broker: int, node: int,
+        self, address: Address, broker: int, connecting: Options,
         received: Callable[[BrokerResponse | QueueOverflow], None],
     ) -> None:  # fmt: skip
-        """`node`: the sender.  `received` is called in the thread."""
+        """`connecting`: the sender's name, and its login.  `received` is called in the thread."""
         self.address = address
         self._broker = broker
-        self._options = Options(client_id=str(node))
+        self._connecting = connecting
         self._received = received
         self._lock = threading.Condition()  # guards what follows
         self._waiting: deque[Send] = deque()
@@ -144,7 +145,7 @@ class Sender:
 
     def _ask(self, request: Send) -> object:
         if self._connection is None:
-            made = Connection(self.address, self._options)
+            made = connect(self.address, self._connecting)
             with self._lock:
                 self._connection = made
                 if self._ended:

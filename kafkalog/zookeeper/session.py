@@ -1,21 +1,24 @@
 """A session with ZooKeeper: kafkalog's requests to it, and its notifications.
 
-The only module that uses kazoo.  Reads and writes wait for their answer.  Watches fire once; they
-and changes of the session are passed to `told`, which is called in kazoo's thread and may only put
-them into a queue.
+Only this module, and `security` for a connection, use kazoo.  Reads and writes wait for their
+answer.  Watches fire once; they and changes of the session are passed to `told`, which is called in
+kazoo's thread and may only put them into a queue.
 """
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any, NamedTuple
 
 from kafkalog import errors
 from kafkalog.arguments import text, whole_number
 from kafkalog.zookeeper.documents import DENIED
 from kafkalog.zookeeper.loading import Znode
+from kafkalog.zookeeper.security import ZooKeeperSecurity, is_open, is_secret, log_in
 
 __all__ = [
     "ANY_VERSION",
@@ -144,8 +147,12 @@ class Session:
     without its version, and no watch is set.
     """
 
-    def __init__(self, hosts: str, told: Told, timeouts: Timeouts = USUAL) -> None:
+    def __init__(
+        self, hosts: str, told: Told, timeouts: Timeouts = USUAL,
+        security: ZooKeeperSecurity | None = None,
+    ) -> None:  # fmt: skip
         """Connect.  `hosts`: `host:port,.../chroot`; the first write creates a missing chroot.
+        `security`: None: in plain text, without a login.
 
         Raises: MissingPackage without kazoo, ArgumentError, ZooKeeperAway.
         """
@@ -153,7 +160,7 @@ class Session:
         """As they were given."""
         for name, value in timeouts._asdict().items():
             whole_number(name, value, 1)
-        self._kazoo = kazoo = _kazoo()
+        self._kazoo = _kazoo()
         self._told = told
         self._timeout_s = timeouts.session_ms / 1000
         self._connection_s = timeouts.connection_ms / 1000
@@ -161,30 +168,69 @@ class Session:
         self._servers = servers
         self._chroot = f"/{chroot.rstrip('/')}" if slash and chroot else ""
         """Empty once it exists."""
-        self._client = kazoo.client.KazooClient(
-            hosts.rstrip("/"), timeout=self._timeout_s, connection_retry=AGAIN
-        )
+        self._security = security
+        self._client = self._made(hosts.rstrip("/"), connection_retry=AGAIN)
         self._client.add_listener(self._live)
         self._begin(self._client)
 
     def _begin(self, client: Any) -> None:
+        until_s = time.monotonic() + self._connection_s
         try:
             client.start(self._connection_s)
+            if self._security is not None and self._security.login is not None:
+                self._await_login(client, until_s)
         except self._kazoo.handlers.threading.KazooTimeoutError:
+            client.stop()
             client.close()
+            why = "" if self._security is None else self._security.problem
             raise errors.ZooKeeperAway(
                 f"no ZooKeeper answers at {self.hosts} in {self._connection_s:g} s"
+                f"{why and ': '}{why}"
             ) from None
+
+    def _await_login(self, client: Any, until_s: float) -> None:
+        """Wait until a request is answered: kazoo says that it is connected before the login.
+
+        Raises: KazooTimeoutError.
+        """
+        lost = self._kazoo.exceptions
+        while True:
+            try:
+                client.exists_async("/").get(timeout=max(until_s - time.monotonic(), 0.001))
+                return
+            except (lost.ConnectionLoss, lost.SessionExpiredError, lost.ConnectionClosedError):
+                continue
+
+    def _made(self, hosts: str, **more: Any) -> Any:
+        """A client of kazoo's, not started."""
+        security = self._security
+        if security is not None:
+            more["handler"] = _handler(security)
+        client = self._kazoo.client.KazooClient(hosts, timeout=self._timeout_s, **more)
+        if security is not None and security.login is not None:
+            # Its own function needs another package.
+            client._connection.sasl_options = {}
+            client._connection._authenticate_with_sasl = partial(
+                log_in, client._connection, security
+            )
+        return client
+
+    def _acl(self, path: str) -> Any:
+        """The ACL of a new znode, as Kafka chooses it; None: open to all."""
+        if self._security is None or not self._security.sets_acls or is_open(path):
+            return None
+        found = list(self._kazoo.security.CREATOR_ALL_ACL)
+        return found if is_secret(path) else found + self._kazoo.security.READ_ACL_UNSAFE
 
     def _make_chroot(self) -> None:
         """A path that does not exist would make all writes fail."""
         if not self._chroot:
             return
         if self._answer(self._client.exists_async("/")) is None:
-            client = self._kazoo.client.KazooClient(self._servers, timeout=self._timeout_s)
+            client = self._made(self._servers)
             self._begin(client)
             try:
-                self._answer(client.ensure_path_async(self._chroot))
+                self._answer(client.ensure_path_async(self._chroot, self._acl(self._chroot)))
             finally:
                 client.stop()
                 client.close()
@@ -331,8 +377,15 @@ class Session:
     def ensure(self, paths: Iterable[str]) -> None:
         """Create these znodes and their parents where they are missing, without data."""
         self._make_chroot()
-        for path in paths:
-            self._answer(self._client.ensure_path_async(path))
+        for path in dict.fromkeys(each for one in paths for each in self._with_parents(one)):
+            self._answer(self._client.ensure_path_async(path, self._acl(path)))
+
+    def _with_parents(self, path: str) -> list[str]:
+        """The path; before it its parents, if each gets an ACL of its own."""
+        if self._acl(path) is None:
+            return [path]
+        parts = path.split("/")
+        return ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
 
     def commit(self, operations: Sequence[Operation]) -> Committed:
         """Do all of them, in their order, or none."""
@@ -354,7 +407,7 @@ class Session:
         for one in operations:
             if isinstance(one, Create):
                 transaction.create(
-                    one.path, one.data, ephemeral=one.ephemeral, sequence=one.sequence
+                    one.path, one.data, self._acl(one.path), one.ephemeral, one.sequence
                 )
             elif isinstance(one, Set):
                 transaction.set_data(one.path, one.data, one.version)
@@ -386,10 +439,31 @@ STAND_INS: dict[str, Callable[[Told], Session]] = {}
 use a cluster, see kafkalog.testing."""
 
 
-def open_session(hosts: str, told: Told, timeouts: Timeouts = USUAL) -> Session:
+def open_session(
+    hosts: str, told: Told, timeouts: Timeouts = USUAL, security: ZooKeeperSecurity | None = None
+) -> Session:
     """A session with the ensemble at `hosts`.  Raises: as Session."""
     stand_in = STAND_INS.get(hosts)
-    return Session(hosts, told, timeouts) if stand_in is None else stand_in(told)
+    return Session(hosts, told, timeouts, security) if stand_in is None else stand_in(told)
+
+
+def _handler(security: ZooKeeperSecurity) -> Any:
+    """kazoo's threads, with our sockets."""
+    from kazoo.handlers.threading import SequentialThreadingHandler
+
+    class Handler(SequentialThreadingHandler):  # type: ignore[misc]
+        """Connects as `security` says."""
+
+        def create_connection(self, address: Any, hostname: str, timeout: float, **_: Any) -> Any:
+            return security.connect(address, hostname, timeout)
+
+        def select(self, readable: Any, writable: Any, broken: Any, timeout: Any = None) -> Any:
+            # What TLS has decrypted already is not shown by the system.
+            ready = [one for one in readable if getattr(one, "pending", int)() > 0]
+            found, *others = super().select(readable, writable, broken, 0 if ready else timeout)
+            return ([*ready, *(one for one in found if one not in ready)], *others)
+
+    return Handler()
 
 
 def _kazoo() -> Any:
@@ -399,6 +473,7 @@ def _kazoo() -> Any:
         import kazoo.exceptions
         import kazoo.handlers.threading
         import kazoo.protocol.states
+        import kazoo.security
     except ImportError:
         raise errors.MissingPackage(
             "a cluster on ZooKeeper needs kazoo: pip install kazoo"

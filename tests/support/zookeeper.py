@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from kafkalog.cli.cluster.zookeeper import serves
@@ -88,9 +89,11 @@ class ZooKeeper(apache.Java):
     Raises: apache.Unavailable.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: str = "", options: Sequence[str] = ()) -> None:
+        """`settings`: more lines of its file; `options`: of the JVM."""
         folder.mkdir()
         super().__init__(folder / "zookeeper.out")
+        self._settings, self._options = settings, options
         self.port = apache.free_port()
         self.hosts = f"127.0.0.1:{self.port}"
         self._folder = folder
@@ -103,9 +106,11 @@ class ZooKeeper(apache.Java):
     def begin(self) -> None:
         """Start it, the first time or again on the same data."""
         properties = self._folder / "zoo.cfg"
-        properties.write_text(ZOOKEEPER.format(data=self._folder / "data", port=self.port))
+        text = ZOOKEEPER.format(data=self._folder / "data", port=self.port)
+        properties.write_text(text + self._settings)
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         command = apache.java(main, str(properties), folder=self._jars)
+        command[1:1] = self._options
         command = self.kept("zookeeper", command, self._jars)
         self.start(command, self._folder, lambda: serves("127.0.0.1", self.port))
 
@@ -118,16 +123,18 @@ class Broker(apache.Kafka):
 
     def __init__(
         self, folder: Path, zookeeper: str, node: int = 1, settings: str = "", known: int = 1,
-        port: int | None = None,
+        port: int | None = None, options: Sequence[str] = (),
     ) -> None:  # fmt: skip
         """`zookeeper`: with the chroot, which it creates.  `known`: the number of brokers that it
-        must know before it is used; 0 if it waits for one of our controllers."""
+        must know before it is used; 0 if it waits for one of our controllers.  `options`: of the
+        JVM."""
         folder.mkdir()
         super().__init__(folder / "broker.out")
         self.port = port or apache.free_port()
         self.bootstrap_servers = f"127.0.0.1:{self.port}"
         self._folder = folder
         self._known = known
+        self._options = options
         self._properties = folder / "server.properties"
         self._properties.write_text(
             BROKER.format(node=node, zookeeper=zookeeper, port=self.port, data=folder / "data")
@@ -136,6 +143,7 @@ class Broker(apache.Kafka):
 
     def __enter__(self) -> Broker:
         command = self.command(self._properties, "384m", apache.jars_with_zookeeper())
+        command[1:1] = self._options
         self.start(
             command, self._folder, lambda: apache.answers(self.bootstrap_servers, self._known)
         )

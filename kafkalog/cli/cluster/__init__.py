@@ -71,6 +71,7 @@ OPTIONS = {
     "port": ("try",),
     "demo": ("try",),
     "draw": ("try",),
+    "security": ("try",),
     "node_id": ("adopt", "precheck"),
     "config": ("precheck",),
     "listen": ("precheck",),
@@ -135,6 +136,12 @@ def _here(group: Any) -> None:
         help="try: kill a leader while records are written, and report what became of them",
     )
     group.add_argument("--draw", metavar="FILE.svg", help="try --demo: draw the run")
+    group.add_argument(
+        "--security",
+        choices=("ssl", "sasl_plaintext", "sasl_ssl"),
+        help="try: protect the connections of nodes and clients; certificates, a user and the "
+        "clients' settings are made for it",
+    )
     group.add_argument(
         "--node-id",
         type=int,

@@ -63,13 +63,16 @@ def _findings(options: argparse.Namespace, given: Properties) -> list[Finding]:
     from kafkalog.config.served import check_served
     from kafkalog.config.server import ServerConfig
     from kafkalog.directory.identity import Found, check_unused, look, node_number
+    from kafkalog.replication.inter_broker import node_securities
+    from kafkalog.server.listener_keys import ListenerKeys
     from kafkalog.server.network.listeners import planned
 
     for name, value in given.config.items():
         refuse_protection(name, value, clustered=True)
     config = ServerConfig.of(given.config)
     check_served(config)
-    planned(config)
+    ListenerKeys(config, planned(config), "precheck")
+    node_securities(config)
     if not config.zookeeper_connect:
         raise UsageError(
             "precheck: give --zookeeper HOST:PORT,.../CHROOT, or a --config with zookeeper.connect"
@@ -87,16 +90,19 @@ def _in_cluster(path: str, found: Found, config: ServerConfig, node: int) -> lis
     from kafkalog.cluster.node import joining
     from kafkalog.cluster.node.facts import WARN, Candidate, Finding
     from kafkalog.cluster.node.gathering import gather
+    from kafkalog.replication.inter_broker import node_securities
     from kafkalog.zookeeper.reading import read_tree
+    from kafkalog.zookeeper.security import security_of
     from kafkalog.zookeeper.session import Timeouts, open_session
 
     joining.check_alone(path, found)
     timeouts = Timeouts(*config.zookeeper_timeouts_ms)
-    with open_session(config.zookeeper_connect, lambda _: None, timeouts) as session:
+    security = security_of(config)
+    with open_session(config.zookeeper_connect, lambda _: None, timeouts, security) as session:
         image = read_tree(session, node).image
         joining.check_cluster(path, found, image.cluster_id, session)
         mine = Candidate(node, config, joining.is_known(found, image.cluster_id))
-        facts = gather(session, image, node)
+        facts = gather(session, image, node, node_securities(config))
     some = joining.assess(facts, mine).found
     if node in image.brokers:
         some.append(Finding(

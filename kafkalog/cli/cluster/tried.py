@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import sys
+from collections.abc import Mapping
 from functools import partial
 
 from kafkalog.cli.cluster.processes import Process
@@ -12,6 +14,8 @@ from kafkalog.cli.cluster.zookeeper import ZooKeeper, class_path
 from kafkalog.cli.common import PORT_MAX, CommandError, UsageError
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.transport import Options
+from kafkalog.client.login.security import Security, security_of
+from kafkalog.config.client import ClientConfig
 from kafkalog.errors import KafkalogError
 
 __all__ = ["NODES", "Tried"]
@@ -38,10 +42,18 @@ in 3 s, and a node that stops together with others does not wait long for anothe
 class Tried:
     """The processes, as a context manager; on entry each node knows all others."""
 
-    def __init__(self, folder: str, port: int, zookeeper: str | None) -> None:
+    def __init__(
+        self, folder: str, port: int, zookeeper: str | None, protocol: str | None = None
+    ) -> None:
         """`port`: the first node's; the other nodes' and ZooKeeper's follow; 0: free ones.
-        `zookeeper`: a running one to use."""
+        `zookeeper`: a running one to use.  `protocol`: of the listeners, for clients and nodes;
+        None: plain text."""
         self.folder = os.path.abspath(folder)
+        self.client_file = ""
+        """The file with the settings of a client; empty: it needs none."""
+        self._protocol = protocol
+        self._secured: dict[str, object] = {}
+        self._client: Security | None = None
         self.zookeeper: ZooKeeper | None = None
         self.nodes: dict[int, Process] = {}
         self._hosts = zookeeper
@@ -65,6 +77,8 @@ class Tried:
         if self._hosts is None:
             class_path()  # no ZooKeeper can be started: leave nothing behind
         os.makedirs(self.folder, exist_ok=True)
+        if self._protocol is not None:
+            self._secure(self._protocol)
         try:
             if self._hosts is None:
                 self._begin_zookeeper()
@@ -93,31 +107,55 @@ class Tried:
         made.wait(made.answers)
         self._hosts = made.hosts + CHROOT
 
+    def _secure(self, protocol: str) -> None:
+        """Make certificates, a user with a password, and the file for clients."""
+        from kafkalog.testing import security
+
+        users = {"admin": secrets.token_urlsafe(16)} if protocol.startswith("sasl") else None
+        made = security.Security(protocol, users)
+        self._secured = {
+            **made.settings(os.path.join(self.folder, "security")), **made.between_nodes(),
+        }  # fmt: skip
+        client = made.client_config("kafkalog")
+        self.client_file = os.path.join(self.folder, "client.properties")
+        _write(self.client_file, client)
+        self._client = security_of(ClientConfig(client))
+
     def begin(self, node: int) -> None:
         """Start a node, also again."""
         directory = os.path.join(self.folder, f"node{node}")
         settings = {
             "log.dirs": directory,
-            "listeners": f"PLAINTEXT://{self.address(node)}",
+            "listeners": f"{(self._protocol or 'plaintext').upper()}://{self.address(node)}",
             "broker.id": node,
             "zookeeper.connect": self._hosts,
             **SETTINGS,
+            **self._secured,
         }
         path = f"{directory}.properties"
-        with open(path, "w", encoding="utf-8") as file:
-            file.writelines(f"{name}={value}\n" for name, value in settings.items())
+        _write(path, settings)
         command = [sys.executable, "-m", "kafkalog", "serve", "--config", path]
         self.nodes[node] = Process(f"node {node}", command, f"{directory}.log")
 
     def _knows_all(self, node: int) -> bool:
         """True if a node serves, and knows the others and a controller."""
-        patience = Options(connect_timeout_ms=2000, request_timeout_ms=2000, api_timeout_ms=2000)
+        patience = Options(
+            connect_timeout_ms=2000, request_timeout_ms=2000, api_timeout_ms=2000,
+            security=self._client,
+        )  # fmt: skip
         try:
             with Cluster(self.address(node), patience) as cluster:
                 cluster.refresh_once([])
                 return len(cluster.nodes) >= len(NODES) and cluster.controller_id in cluster.nodes
         except KafkalogError:
             return False
+
+
+def _write(path: str, settings: Mapping[str, object]) -> None:
+    """Write a properties file, which may have passwords: only its owner reads it."""
+    with open(path, "w", encoding="utf-8") as file:
+        os.chmod(path, 0o600)
+        file.writelines(f"{name}={value}\n" for name, value in settings.items())
 
 
 def _free_ports(first: int) -> list[int]:

@@ -23,6 +23,8 @@ def run(options: argparse.Namespace, words: list[str]) -> int:
         raise UsageError(f"try takes only options, not {words[0]!r}")
     if options.draw and not options.demo:
         raise UsageError("--draw: needs --demo")
+    if options.security and options.demo:
+        raise UsageError("--security: found with --demo, wanted one of them")
     over = threading.Event()
 
     def interrupt() -> None:
@@ -32,7 +34,7 @@ def run(options: argparse.Namespace, words: list[str]) -> int:
     folder = options.dir or "kafkalog-try"
     with (
         on_signals(lambda _: over.set(), interrupt),
-        Tried(folder, options.port, options.zookeeper) as tried,
+        Tried(folder, options.port, options.zookeeper, options.security) as tried,
     ):
         if options.demo:
             from kafkalog.cli.cluster.demo import show
@@ -63,14 +65,16 @@ def _tell(tried: Tried, folder: str) -> None:
         say(f"  node {node}     {tried.address(node)}  pid {process.pid}")
     if tried.zookeeper is not None:
         say(f"  ZooKeeper  {tried.zookeeper.hosts}  pid {tried.zookeeper.pid}")
+    file = tried.client_file
+    more = f" --command-config {shlex.quote(file)}" if file else ""
     say(f"""
 in another terminal:
   export KAFKALOG_BOOTSTRAP_SERVERS={tried.servers}
-  kafkalog cluster status
-  kafkalog topics create orders --partitions 6
-  seq 1 100000 | kafkalog produce - --topic orders
+  kafkalog cluster status{more}
+  kafkalog topics create orders --partitions 6{more}
+  seq 1 100000 | kafkalog produce - --topic orders{more}
   kill -9 {tried.nodes[1].pid}     # a node dies: nothing that was acknowledged is lost
-  kafkalog cluster status
-  kafkalog consume --topic orders --max-messages 10
-  kafkalog cluster check
+  kafkalog cluster status{more}
+  kafkalog consume --topic orders --max-messages 10{more}
+  kafkalog cluster check{more}
 Kafka's own clients and tools work with it as well.  Ctrl-C ends all.""")

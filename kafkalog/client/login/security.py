@@ -42,16 +42,19 @@ class Security:
         self.mechanism = config.sasl_mechanism if self.protocol.startswith("SASL") else ""
         """The mechanism of SASL; empty: none."""
         self._exchange = _logs_in(config, token) if self.mechanism else None
-        self._context: ssl.SSLContext | None = None
-        if self.protocol.endswith("SSL"):
-            from kafkalog.client.login.tls import context_of
+        self._context = self.context_of(config) if self.protocol.endswith("SSL") else None
+        if self._context is not None and not self._context.check_hostname:
+            _logger.warning(
+                "ssl.endpoint.identification.algorithm is empty: the names of brokers are not "
+                "checked, so everyone with a trusted certificate can pose as one"
+            )
 
-            self._context = context_of(config)
-            if not self._context.check_hostname:
-                _logger.warning(
-                    "ssl.endpoint.identification.algorithm is empty: the names of brokers are not "
-                    "checked, so everyone with a trusted certificate can pose as one"
-                )
+    @staticmethod
+    def context_of(config: ClientConfig) -> ssl.SSLContext:
+        """Read the key files.  Raises: InvalidSetting."""
+        from kafkalog.client.login.tls import context_of
+
+        return context_of(config)
 
     def protect(self, made: socket.socket, host: str, place: str, until_s: float) -> socket.socket:
         """The socket, connected to a broker's host, to use instead of this one.  `place`: the

@@ -9,6 +9,7 @@ from typing import Any
 from kafkalog import errors
 from kafkalog.client.link.connection import Connection
 from kafkalog.client.link.transport import Address, Options
+from kafkalog.replication.inter_broker import connect
 from kafkalog.wire.api import Api
 
 __all__ = ["ControllerConnection"]
@@ -20,9 +21,11 @@ class ControllerConnection:
     """Sends requests one after another, over its own connection: a caller that must not wait for
     another's answer uses another connection.  Any thread."""
 
-    def __init__(self, node: int, where: Callable[[], tuple[int, Address | None]]) -> None:
+    def __init__(
+        self, node: int, where: Callable[[], tuple[int, Address | None]], connecting: Options
+    ) -> None:
         """`node`: the caller.  `where`: the controller, and its address if it is known."""
-        self._node, self._where = node, where
+        self._node, self._where, self._connecting = node, where, connecting
         self._asking = threading.Lock()  # one request at a time
         self._open: tuple[int, Connection] | None = None
         self._closed = threading.Event()
@@ -30,14 +33,20 @@ class ControllerConnection:
     def ask(self, api: Api, fields: Any, at_most: int | None = None) -> Any:
         """Send a request, by the names of kafkalog.wire; returns its response.
 
-        Raises: NotController (the controller is not known, or this is closed), PeerGone,
-        Timeout, BadAnswer.
+        Raises: NotController (the controller is not known, this node and it do not accept each
+        other, or this is closed), PeerGone, Timeout, BadAnswer.
         """
         with self._asking:
-            connection = self._connected()
             try:
+                connection = self._connected()
                 connection.send(api, fields, connection.version_of(api, at_most=at_most))
                 return connection.receive(ANSWER_MS)
+            except errors.AuthenticationFailed as problem:  # not the client's, who may retry
+                self._hang_up()
+                raise errors.NotController(
+                    f"broker {self._node}: the controller and it do not accept each other, as its "
+                    "log says"
+                ) from problem
             except errors.KafkalogError:
                 self._hang_up()
                 raise
@@ -54,7 +63,7 @@ class ControllerConnection:
             self._hang_up()
         if place is None or self._closed.is_set():
             raise errors.NotController(f"broker {self._node}: found no controller to ask")
-        made = Connection(place, Options(client_id=str(self._node)))
+        made = connect(place, self._connecting)
         self._open = controller, made
         self.turn()
         return made

@@ -123,6 +123,11 @@ class Candidate(NamedTuple):
         pairs = (text.partition("://")[::2] for text in self.config.listeners)
         return {name.upper(): at for name, at in pairs if not at.startswith("unix:")}
 
+    @property
+    def protocols(self) -> dict[str, str]:
+        """The security protocol of each of these."""
+        return {name: self.config.protocol_of(name) for name in self.listeners}
+
 
 def version(text: str) -> tuple[int, int]:
     """(2, 8) for "2.8-IV1"; of something else a high one, as of later versions."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from kafkalog import errors
-from kafkalog.client.link.connection import Connection
 from kafkalog.client.link.failures import check_code
 from kafkalog.client.link.transport import Address, Options
 from kafkalog.cluster.node.defaults import NAMES
@@ -24,6 +23,7 @@ from kafkalog.cluster.node.facts import (
 from kafkalog.cluster.node.precheck import BROKER_FORMAT, MIGRATION, PROTOCOL_VERSION
 from kafkalog.directory.parallel import in_parallel
 from kafkalog.metadata.image import BROKER, Broker, MetadataImage
+from kafkalog.replication.inter_broker import NodeSecurity, connect
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.zookeeper import entities, tree
@@ -45,16 +45,21 @@ STATIC_SOURCES = (4, 5)
 """Kafka's ConfigSource of values from a properties file, and of defaults."""
 
 
-def gather(session: Session, image: MetadataImage, node: int) -> Facts:
+def gather(
+    session: Session, image: MetadataImage, node: int,
+    securities: Mapping[str, NodeSecurity] | None = None,
+) -> Facts:  # fmt: skip
     """The cluster in `image` as the broker `node` finds it; other brokers are asked for their
-    settings, which takes a few seconds if one does not answer.
+    settings, which takes a few seconds if one does not answer.  `securities`: the node's, by
+    listener; without them, brokers are asked in plain text only.
 
     Raises: ZooKeeperAway.
     """
     others = [one for number, one in sorted(image.brokers.items()) if number != node]
     tokens = len(session.children(tree.DELEGATION_TOKENS) or ())
     users = _users(session) if image.foreign.get("SCRAM") else ()
-    return Facts(image, _peers(others), _rules(session), users, tokens, _is_kraft(session))
+    peers = _peers(others, securities or {})
+    return Facts(image, peers, _rules(session), users, tokens, _is_kraft(session))
 
 
 # ---- from ZooKeeper ------------------------------------------------------------------------------
@@ -95,8 +100,9 @@ def _is_kraft(session: Session) -> bool:
 # ---- from brokers --------------------------------------------------------------------------------
 
 
-def _peers(others: list[Broker]) -> tuple[Peer, ...]:
-    found = in_parallel(max(1, min(len(others), ASKED_AT_ONCE)), others, _asked)
+def _peers(others: list[Broker], securities: Mapping[str, NodeSecurity]) -> tuple[Peer, ...]:
+    ask = partial(_asked, securities)
+    found = in_parallel(max(1, min(len(others), ASKED_AT_ONCE)), others, ask)
     return tuple(_peer(one, said) for one, said in zip(others, found, strict=True))
 
 
@@ -110,21 +116,25 @@ def _peer(one: Broker, said: dict[str, str] | Exception) -> Peer:
     return made(None, str(said), denied)
 
 
-def _asked(one: Broker) -> dict[str, str]:
-    """A broker's settings, over its first listener without encryption.
+def _asked(securities: Mapping[str, NodeSecurity], one: Broker) -> dict[str, str]:
+    """A broker's settings, over a listener by which this node reaches others, or over the first one
+    in plain text.
 
-    Raises: PeerGone, Timeout, BadAnswer; UnsupportedVersion; what the broker answers.
+    Raises: PeerGone, Timeout, BadAnswer; UnsupportedVersion; AuthenticationFailed; what the broker
+    answers.
     """
-    plain = [Address(host, port) for _, host, port, number in one.endpoints
-             if number == PROTOCOLS[PLAINTEXT]]  # fmt: skip
-    if not plain:
-        raise errors.UnsupportedVersion(f"broker {one.id} has no PLAINTEXT listener")
+    ways = {Address(host, port): securities.get(name) for name, host, port, number in one.endpoints
+            if number == _number(securities.get(name))}  # fmt: skip
+    if not ways:
+        raise errors.UnsupportedVersion(f"broker {one.id} has no listener that this node can use")
+    address, security = min(ways.items(), key=lambda way: way[1] is None)
     patience = Options(
         connect_timeout_ms=PATIENCE_MS,
         request_timeout_ms=PATIENCE_MS,
         response_bytes_max=ANSWER_BYTES_MAX,
+        security=security,
     )
-    connection = Connection(plain[0], patience)
+    connection = connect(address, patience)
     try:
         row = {"resource_type": BROKER, "resource_name": str(one.id), "configuration_keys": ASKED}
         body = {"resources": [row], "include_synonyms": True}
@@ -134,6 +144,10 @@ def _asked(one: Broker) -> dict[str, str]:
         raise errors.BadAnswer(f"broker {one.id}: no answer to DescribeConfigs")
     finally:
         connection.close()
+
+
+def _number(security: NodeSecurity | None) -> int:
+    return PROTOCOLS[PLAINTEXT] if security is None else security.number
 
 
 def _static(configs: Iterable[Any]) -> Iterable[tuple[str, str]]:

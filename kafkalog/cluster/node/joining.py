@@ -21,8 +21,10 @@ from kafkalog.disk import layout
 from kafkalog.disk.layout import METADATA_TOPIC, MetaProperties
 from kafkalog.errors import ArgumentError
 from kafkalog.metadata.image import MetadataImage
+from kafkalog.replication.inter_broker import node_securities
 from kafkalog.types import TopicPartition
 from kafkalog.zookeeper.registering import await_free, cluster_id, patiently
+from kafkalog.zookeeper.security import security_of
 from kafkalog.zookeeper.session import Session, Timeouts
 
 __all__ = [
@@ -56,20 +58,21 @@ def enter(
     `found`: the directory's contents.
 
     Raises: ArgumentError: the directory belongs to another cluster, or was served standalone, or
-    a finding of kafkalog.cluster.node.precheck refuses it; DuplicateBrokerRegistration;
-    ZooKeeperAway, MissingPackage.
+    a finding of kafkalog.cluster.node.precheck refuses it; InvalidSetting: the security between
+    nodes, or at ZooKeeper; DuplicateBrokerRegistration; ZooKeeperAway, MissingPackage.
     """
     check_alone(path, found)
     timeouts = Timeouts(*config.zookeeper_timeouts_ms)
+    securities = node_securities(config)
     member = Member(
         config.zookeeper_connect, node, config.inner_listener, config, timeouts,
-        config.control_listener,
+        config.control_listener, securities, security_of(config),
     )  # fmt: skip
     session, image = member.session, member.image
     try:
         check_cluster(path, found, image.cluster_id, session)
         mine = Candidate(node, config, is_known(found, image.cluster_id))
-        facts = patiently(lambda: gather(session, image, node), member.patience_s)
+        facts = patiently(lambda: gather(session, image, node, securities), member.patience_s)
         assessed = assess(facts, mine)
         _heed(assessed.found, session)
         member.use(ServerConfig.of(assessed.taken, config))

@@ -12,12 +12,13 @@ import queue
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeVar
 from uuid import UUID
 
 from kafkalog import errors
 from kafkalog.client.link.failures import check_code
-from kafkalog.client.link.transport import Address
+from kafkalog.client.link.transport import Address, Options
 from kafkalog.cluster.node import controller_requests
 from kafkalog.cluster.node.controller_connection import ControllerConnection
 from kafkalog.cluster.node.session_watch import SessionWatch
@@ -41,6 +42,7 @@ from kafkalog.metadata import configs, settings
 from kafkalog.metadata.image import BROKER, TOPIC, Change, MetadataImage, Partition
 from kafkalog.metadata.requests import NewTopics, Result, SettingChanges, SettingsAsked
 from kafkalog.replication.follower_log import lead_held
+from kafkalog.replication.inter_broker import NodeSecurity
 from kafkalog.replication.roles import Effect
 from kafkalog.types import TopicPartition
 from kafkalog.wire.api import Api
@@ -55,12 +57,14 @@ from kafkalog.zookeeper import altering, entities, own_settings, tree
 from kafkalog.zookeeper.loading import PROTOCOLS, Znode
 from kafkalog.zookeeper.reading import read_tree
 from kafkalog.zookeeper.registering import earlier_s, patiently, register
+from kafkalog.zookeeper.security import ZooKeeperSecurity
 from kafkalog.zookeeper.session import USUAL, Create, Life, Seen, Timeouts, open_session
 
 __all__ = ["Member"]
 
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")
+OPEN: Mapping[str, NodeSecurity] = MappingProxyType({})
 Listener = Callable[[Change], None]
 CONTROLS = {
     LEADER_AND_ISR.key: (leader_and_isr, without),
@@ -75,11 +79,15 @@ class Member:
     def __init__(
         self, hosts: str, node: int, listener: str, config: BrokerConfig,
         timeouts: Timeouts = USUAL, control_listener: str = "",
+        securities: Mapping[str, NodeSecurity] = OPEN,
+        at_zookeeper: ZooKeeperSecurity | None = None,
     ) -> None:  # fmt: skip
         """Read the tree; the cluster does not know this broker before `register`.
 
         `listener`: the one by which brokers reach each other; `control_listener`: by which they
         reach the controller, empty: by the same.  `config`: the broker's settings at its start.
+        `securities`: those of this node's connections by listeners that are not PLAINTEXT;
+        `at_zookeeper`: that of its sessions.
 
         Raises: ZooKeeperAway, MissingPackage.
         """
@@ -94,6 +102,7 @@ class Member:
         self.listener = listener
         """The listener by which brokers reach each other."""
         self._control_listener = control_listener or listener
+        self._securities = securities
         self._config = config
         self._not_obeyed: set[settings.Problem] = set()  # settings with a logged warning
         self.timeouts = timeouts
@@ -114,20 +123,24 @@ class Member:
         """Called once it is registered for the first time, before any request of the controller is
         carried out: the directory is this broker's from now on."""
         told: queue.SimpleQueue[Life | Seen | None] = queue.SimpleQueue()
-        self.session = open_session(hosts, told.put, timeouts)
-        inner = (listener, self._control_listener)
+        self.at_zookeeper = at_zookeeper
+        self.session = open_session(hosts, told.put, timeouts, at_zookeeper)
+        inner = {name: self._protocol(name) for name in (listener, self._control_listener)}
         self._unsupported = UnsupportedWatch(self.session, node, inner)
         self._watching = SessionWatch(self.session, told, self._set, self._begun, self._looked)
-        loaded = patiently(lambda: read_tree(self.session, node), self.patience_s)
+        self._unread: dict[str, UUID] = {}  # topics whose settings could not be read yet
+        self._standing = self._at_start()
+        self._heard = self._compared = -1, -1
+        """The controller's and this broker's epoch: of the last UpdateMetadata, and of the one
+        after which the topics were last compared with the tree."""
+
+    def _at_start(self) -> MemberState:
+        loaded = patiently(lambda: read_tree(self.session, self.node), self.patience_s)
         for problem in loaded.problems:
             _logger.warning("%s", problem)
         controller = -1 if loaded.controller is None else loaded.controller.broker
         image = without_leftovers(loaded.image)
-        self._unread: dict[str, UUID] = {}  # topics whose settings could not be read yet
-        self._standing = MemberState(node, -1, controller, loaded.controller_epoch, image, {})
-        self._heard = self._compared = -1, -1
-        """The controller's and this broker's epoch: of the last UpdateMetadata, and of the one
-        after which the topics were last compared with the tree."""
+        return MemberState(self.node, -1, controller, loaded.controller_epoch, image, {})
 
     def identify(self, cluster: str) -> None:
         """Set the cluster id, which the first node that found none in the tree has created."""
@@ -240,10 +253,25 @@ class Member:
         return None if found is None else found.state
 
     def place(self, broker: int) -> Address | None:
-        """Where other brokers reach one; for a leader, the address sent with its leadership."""
-        if broker in self._leaders:
-            return self._leaders[broker]
-        return self._endpoint(broker, self.listener)
+        """Where other brokers reach one; for a leader, the address sent with its leadership.
+
+        The controller sends those of the listener by which it reaches brokers itself: while the
+        listener between brokers is changed, that may be another one.
+        """
+        sent = self._leaders.get(broker)
+        found = self.image.brokers.get(broker)
+        others = [Address(host, port) for name, host, port, _ in (found.endpoints if found else ())
+                  if name != self.listener]  # fmt: skip
+        return self._endpoint(broker, self.listener) if sent is None or sent in others else sent
+
+    def connecting(self, *, to_controller: bool = False) -> Options:
+        """How this node connects to others, or to the controller."""
+        listener = self._control_listener if to_controller else self.listener
+        return Options(client_id=str(self.node), security=self._securities.get(listener))
+
+    def _protocol(self, listener: str) -> int:
+        found = self._securities.get(listener)
+        return PROTOCOLS["PLAINTEXT"] if found is None else found.number
 
     def _endpoint(self, broker: int, listener: str) -> Address | None:
         found = self.image.brokers.get(broker)
@@ -443,7 +471,7 @@ class Member:
 
     def controller_connection(self) -> ControllerConnection:
         """Another connection to the controller, for requests that must not wait for others."""
-        made = ControllerConnection(self.node, self._where)
+        made = ControllerConnection(self.node, self._where, self.connecting(to_controller=True))
         self._connections.append(made)
         return made
 

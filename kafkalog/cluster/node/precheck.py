@@ -60,8 +60,10 @@ def _missing_listeners(facts: Facts, mine: Candidate) -> Iterator[Finding]:
     """Those by which others would reach this node."""
     for setting, name_of in ((INNER, _inner), (CONTROL, _control)):
         for name, peers in _grouped(facts.peers, name_of).items():
-            if name in mine.listeners or _foreign(name, peers):
+            if name in mine.listeners:
                 continue
+            spoken = (one.endpoints.get(name) for one in peers.values())
+            protocol = next(filter(None, spoken), PLAINTEXT)
             yield Finding(
                 REFUSE,
                 f"listener {name}",
@@ -69,34 +71,40 @@ def _missing_listeners(facts: Facts, mine: Candidate) -> Iterator[Finding]:
                 f"node only has {few(list(mine.listeners)) or 'none'}; once a broker without it is "
                 "registered, a controller of Kafka elects no more leaders, for any partition of "
                 "the cluster.",
-                f"Give this node that listener: {_connections(name, setting, mine)}.",
+                f"Give this node that listener: {_connections(name, protocol, setting, mine)}.",
             )
 
 
-def _connections(name: str, setting: str, mine: Candidate) -> str:
+def _connections(name: str, protocol: str, setting: str, mine: Candidate) -> str:
     """The settings that give the node a listener; the controller's is one more."""
     place = mine.listeners.get(mine.config.inner_listener, "HOST:PORT")
     listener = f"{name}://{place}" if setting == INNER else f"...,{name}://HOST:PORT"
     more = "" if setting == INNER else "...,"
     return (
-        f"listeners={listener}, listener.security.protocol.map={more}{name}:PLAINTEXT and "
+        f"listeners={listener}, listener.security.protocol.map={more}{name}:{protocol} and "
         f"{setting}={name}"
     )
 
 
-def _foreign_protocols(facts: Facts, mine: Candidate) -> Iterator[Finding]:
-    """Listeners between brokers that speak what kafkalog does not."""
+def _other_protocols(facts: Facts, mine: Candidate) -> Iterator[Finding]:
+    """Listeners between brokers that speak one protocol here, and another elsewhere."""
     between = [each for one in facts.peers for each in (one.inner, one.control)]
-    for name in dict.fromkeys([*between, mine.config.inner_listener]):
-        those = {one.node: one for one in facts.peers if name in one.endpoints}
-        if name and (protocols := _foreign(name, those)):
+    own = (mine.config.inner_listener, mine.config.control_listener)
+    for name in dict.fromkeys([*between, *own]):
+        here = mine.protocols.get(name or "")
+        those = {one.node: protocol for one in facts.peers
+                 if (protocol := one.endpoints.get(name or "", here)) != here}  # fmt: skip
+        if here is not None and those:
+            spoken = (
+                few(sorted(filter(None, {*those.values()}))) or "a protocol that this node lacks"
+            )
             yield Finding(
                 REFUSE,
                 f"listener {name}",
-                f"{brokers(those)} and other brokers reach each other by {few(protocols)} there, "
-                "and kafkalog only has PLAINTEXT.",
-                "Give all brokers a PLAINTEXT listener in a network that only they reach, and set "
-                f"{INNER} to it on all of them, this node included.",
+                f"{brokers(those)} and other brokers reach each other by it, and speak {spoken} "
+                f"there, but this node {here}: neither could reach the other.",
+                f"Give {name} the same protocol on all brokers (listener.security.protocol.map); "
+                "to change it in a running cluster, add a second listener.",
             )
 
 
@@ -124,17 +132,11 @@ def _client_listeners(facts: Facts, mine: Candidate) -> Iterator[Finding]:
     between = {name for one in facts.peers for name in (one.inner, one.control) if name}
     for name in sorted(names - between):
         having = [one for one in facts.peers if name in one.endpoints]
-        protocols = sorted({one.endpoints[name] for one in having} - {PLAINTEXT})
-        remedy = (
-            f"kafkalog does not speak {few(protocols)} yet: let these clients use another listener "
-            "first."
-            if protocols
-            else "Add it to listeners here, unless no client uses it."
-        )
         yield Finding(
             WARN, f"listener {name}",
             f"{brokers(_numbers(having))} {_has(having)} it, and this node does not: clients that "
-            "use it find no leader for the partitions that this node leads.", remedy,
+            "use it find no leader for the partitions that this node leads.",
+            "Add it to listeners here, unless no client uses it.",
         )  # fmt: skip
 
 
@@ -153,11 +155,6 @@ def _grouped(peers: Iterable[Peer], name_of: Callable[[Peer], str]) -> dict[str,
         if name := name_of(one):
             found.setdefault(name, {})[one.node] = one
     return found
-
-
-def _foreign(name: str, peers: Mapping[int, Peer]) -> list[str]:
-    """The protocols on this listener that are not supported."""
-    return sorted({one.endpoints.get(name, PLAINTEXT) for one in peers.values()} - {PLAINTEXT})
 
 
 # ---- racks ---------------------------------------------------------------------------------------
@@ -413,7 +410,7 @@ def _has(those: Sequence[Peer] | Sequence[int]) -> str:
 
 Check = Callable[[Facts, Candidate], Iterable[Finding]]
 CHECKS: tuple[Check, ...] = (
-    _foreign_protocols, _missing_listeners, _unknown_listeners, _client_listeners, _racks,
+    _other_protocols, _missing_listeners, _unknown_listeners, _client_listeners, _racks,
     _protocol_versions, _migration, _formats, _tiers, _rules, _credentials, _quotas, _differences,
     _unasked,
 )  # fmt: skip

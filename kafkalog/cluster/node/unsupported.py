@@ -29,8 +29,9 @@ class News(NamedTuple):
     brokers: Mapping[int, Broker] = {}
     """All that are alive."""
     node: int = -1
-    listeners: Collection[str] = ()
-    """Those by which brokers reach each other, and the controller."""
+    listeners: Mapping[str, int] = {}
+    """Those by which this node reaches other brokers and the controller, with Kafka's numbers of
+    their protocols."""
 
 
 def unsupported(news: News) -> list[Finding]:
@@ -106,17 +107,17 @@ def _brokers(news: News) -> Iterator[Finding]:
     others = {number: one for number, one in news.brokers.items() if number != news.node}
     for number, one in sorted(others.items()):
         protocols = {name: protocol for name, _, _, protocol in one.endpoints}
-        for name in dict.fromkeys(news.listeners):
-            plain = protocols.get(name) == PROTOCOLS["PLAINTEXT"]
-            if plain:
+        for name, number_here in news.listeners.items():
+            if protocols.get(name) == number_here:
                 continue
-            lacks = "does not speak PLAINTEXT there" if name in protocols else "does not have it"
+            spoken = next(text for text, number in PROTOCOLS.items() if number == number_here)
+            lacks = f"does not speak {spoken} there" if name in protocols else "does not have it"
             yield Finding(
                 REFUSE,
                 f"broker {number}: listener {name}",
-                f"brokers reach each other by it, and this one {lacks}: this node can neither "
+                f"this node reaches others by it, and this one {lacks}: this node can neither "
                 "follow it nor, as the controller, command it.",
-                "Give it that listener with PLAINTEXT (listeners, "
+                f"Give it that listener with {spoken} (listeners, "
                 "listener.security.protocol.map), and start it again.",
             )
     lacking = [str(number) for number, one in sorted(news.brokers.items()) if not one.rack]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from kafkalog.cluster.node.facts import REFUSE, WARN
 from kafkalog.cluster.node.unsupported import RULES, TOKENS, News, unsupported
@@ -27,8 +27,9 @@ SAID_MAX = 1000
 class UnsupportedWatch:
     """Logs each subject once.  Safe to use from several threads."""
 
-    def __init__(self, session: Session, node: int, listeners: Collection[str]) -> None:
-        """`listeners`: those by which brokers reach each other, and the controller."""
+    def __init__(self, session: Session, node: int, listeners: Mapping[str, int]) -> None:
+        """`listeners`: those by which this node reaches other brokers and the controller, with the
+        numbers of their protocols."""
         self._session, self._node, self._listeners = session, node, listeners
         self._said: set[str] = set()
         self._lock = threading.Lock()  # guards it

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from uuid import UUID, uuid4
 
-from kafkalog.client.link.transport import Address
+from kafkalog.client.link.transport import Address, Options
 from kafkalog.cluster.node import controller_requests
 from kafkalog.cluster.node.controller_connection import ControllerConnection
 from kafkalog.cluster.quorum import life as lives
@@ -413,10 +413,14 @@ class QuorumMember:
         with self._news:
             return self._news.wait_for(known, at_most_s) and not self._closed.is_set()
 
+    def connecting(self, *, to_controller: bool = False) -> Options:
+        """How this broker connects to others, or to the controller."""
+        return Options(client_id=str(self.node))
+
     def controller_connection(self) -> ControllerConnection:
         """Another connection to the active controller, for requests that must not wait for
         others."""
-        made = ControllerConnection(self.node, self._where)
+        made = ControllerConnection(self.node, self._where, self.connecting(to_controller=True))
         self._connections.append(made)
         return made
 

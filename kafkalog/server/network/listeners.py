@@ -28,7 +28,6 @@ __all__ = [
 _logger = logging.getLogger(__name__)
 
 PLAINTEXT = SecurityProtocol.PLAINTEXT
-_SERVED = tuple(SecurityProtocol)
 _UNIX = "unix:"
 INSIDE = (1 << 31) - 1
 """The listener number of connections within this process."""
@@ -99,8 +98,7 @@ def planned(config: ServerConfig) -> tuple[Listener, ...]:
     if not listeners:
         raise InvalidSetting("listeners: found none, wanted at least one NAME://host:port")
     _refuse_repeats(listeners)
-    protocols = _protocols(config)
-    listeners = tuple(one._replace(protocol=_protocol(config, one, protocols)) for one in listeners)
+    listeners = tuple(one._replace(protocol=_protocol(config, one)) for one in listeners)
     names = {listener.name for listener in listeners}
     _check_inner(config, names)
     _check_own(config, names)
@@ -108,22 +106,20 @@ def planned(config: ServerConfig) -> tuple[Listener, ...]:
     return listeners
 
 
-def _protocol(
-    config: ServerConfig, listener: Listener, protocols: Mapping[str, str]
-) -> SecurityProtocol:
-    # Kafka: a name that is a protocol's own needs no entry.
-    text = protocols.get(listener.name, listener.name)
+def _protocol(config: ServerConfig, listener: Listener) -> SecurityProtocol:
+    text = config.protocol_of(listener.name)
     found = SecurityProtocol.__members__.get(text)
-    served = (PLAINTEXT,) if config.clustered else _SERVED
-    if found is not None and found in served:
-        return found
-    wanted = " or ".join(one.name for one in served)
-    raise InvalidSetting(
-        f"listeners: {listener.name} has security protocol {text}, which "
-        + ("is no security protocol; name it in listener.security.protocol.map" if found is None
-           else f"is not supported {'in a cluster' if found in _SERVED else 'yet'}; wanted "
-           f"{wanted}")
-    )  # fmt: skip
+    if found is None:
+        raise InvalidSetting(
+            f"listeners: {listener.name} has security protocol {text}, which is no security "
+            "protocol; name it in listener.security.protocol.map"
+        )
+    if config.joins_quorum and found is not PLAINTEXT:
+        raise InvalidSetting(
+            f"listeners: {listener.name} has security protocol {text}, which a broker of a KRaft "
+            "cluster does not support yet; wanted PLAINTEXT"
+        )
+    return found
 
 
 def _check_inner(config: ServerConfig, names: set[str]) -> None:
@@ -176,11 +172,6 @@ def _both_families(one: Listener, listeners: Sequence[Listener]) -> bool:
     """KIP-797: one port may serve IPv4 on one listener and IPv6 on another."""
     others = [x for x in listeners if x.port == one.port and x is not one]
     return len(others) == 1 and (":" in one.host) != (":" in others[0].host)
-
-
-def _protocols(config: ServerConfig) -> dict[str, str]:
-    pairs = (pair.partition(":") for pair in config.listener_security_protocol_map)
-    return {name.upper(): protocol for name, _, protocol in pairs}
 
 
 def _check_advertised(config: ServerConfig, names: set[str]) -> None:

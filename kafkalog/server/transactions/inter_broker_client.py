@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog.client.link.connection import Connection
-from kafkalog.client.link.transport import Options
 from kafkalog.coordinator.partitions import partition_for
 from kafkalog.errors import KafkalogError
+from kafkalog.replication.inter_broker import connect
 from kafkalog.server.journal import TRANSACTIONS_TOPIC
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
@@ -111,10 +111,8 @@ class _Peer:
 
     def _connected(self) -> Connection | None:
         if self._connection is None or self._connection.closed:
-            place, asker = self._member.place(self._broker), str(self._member.node)
-            self._connection = (
-                None if place is None else Connection(place, Options(client_id=asker))
-            )
+            place, how = self._member.place(self._broker), self._member.connecting()
+            self._connection = None if place is None else connect(place, how)
         return self._connection
 
     def _hang_up(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 import kafkalog
+from kafkalog.config.server_properties import read_properties
 from tests.support import apache
 from tests.support.waiting import LIMIT_S
 
@@ -103,3 +105,33 @@ def test_missing_programs_are_named(tmp_path: Path) -> None:
     assert (ran.returncode, ran.stdout) == (1, "")
     assert "apt-get install default-jre-headless" in ran.stderr
     assert not (tmp_path / "tried").exists()
+
+
+def test_protected_nodes_and_clients(surroundings: dict[str, str], tmp_path: Path) -> None:
+    """The commands that it prints work, and no other user reads the passwords."""
+    folder = tmp_path / "tried"
+    begun = subprocess.Popen(
+        command(folder, "--security", "sasl_ssl"),
+        env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert begun.stdout is not None
+        lines = iter(begun.stdout.readline, "")
+        said = "".join(itertools.takewhile(lambda line: "Ctrl-C" not in line, lines))
+        servers = re.search(r"SERVERS=(\S+)", said)
+        file = folder / "client.properties"
+        assert servers is not None and f"kafkalog cluster status --command-config {file}" in said
+        for path in (file, *folder.glob("node*.properties")):
+            assert path.stat().st_mode & 0o77 == 0
+        words = ["topics", "create", "orders", "--bootstrap-server", servers[1]]
+        done = subprocess.run(
+            [sys.executable, "-m", "kafkalog", *words, "--command-config", str(file)],
+            capture_output=True, text=True, timeout=LIMIT_S,
+        )  # fmt: skip
+        assert done.returncode == 0, done
+        with kafkalog.Admin(servers[1], config=read_properties(str(file))) as admin:
+            (topic,) = admin.describe_topics(["orders"]).check().values()
+            assert all(len(row.replicas) == 3 for row in topic.partitions.values())
+    finally:
+        begun.send_signal(signal.SIGINT)
+        begun.communicate(timeout=LIMIT_S)

@@ -14,6 +14,7 @@ from kafkalog.config.declare import Flag, Rate, Ratio, Setting, Whole, Word, Wor
 from kafkalog.config.served import check_served
 from kafkalog.config.server import ServerConfig
 from kafkalog.config.topic import TopicConfig
+from kafkalog.config.zookeeper import ZooKeeperSettings
 from kafkalog.errors import InvalidSetting
 from kafkalog.metadata.configs import Refused, checked_topic_configs
 from kafkalog.metadata.image import empty_image
@@ -33,6 +34,7 @@ ZOOKEEPERS = {
     "controlled.shutdown.max.retries", "controlled.shutdown.retry.backoff.ms",
     "leader.imbalance.per.broker.percentage", "zookeeper.connect",
     "zookeeper.connection.timeout.ms", "zookeeper.session.timeout.ms",
+    *ZooKeeperSettings.table,
 }  # fmt: skip
 """Settings of a cluster on ZooKeeper: Kafka 4 no longer knows them."""
 CLASSES = {"sasl.server.callback.handler.class"}

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+import kafkalog
 from kafkalog import errors
+from kafkalog.client.link.transport import Options, parse_servers
+from kafkalog.cluster.node.controller_connection import ControllerConnection
+from kafkalog.config.server import ServerConfig
 from kafkalog.metadata.requests import NewTopic, NewTopics
+from kafkalog.replication.inter_broker import node_securities
 from kafkalog.wire.apis import ALTER_PARTITION, CREATE_TOPICS
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.membership import joined, reigns
+from tests.support.sasl import settings
 from tests.support.scripted import SILENCE, Peer
+from tests.support.secured import PLAIN, jaas
 from tests.support.waiting import wait_for
 
 ASKED = {"broker_id": 1, "broker_epoch": 0, "topics": []}
@@ -66,3 +74,21 @@ def test_separate_lines_do_not_wait_for_each_other() -> None:
             made.result()
         with pytest.raises(errors.NotController):
             member.create_topics(NewTopics([]))
+
+
+def test_a_controller_that_does_not_accept_this_node(tmp_path: Path) -> None:
+    """It is no failed login of the client whose request is forwarded: that one retries."""
+    login = jaas(PLAIN, username="alice", password="wr0ng")
+    config = ServerConfig({
+        "listeners": "IN://h:1", "listener.security.protocol.map": "IN:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN", "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.in.plain.sasl.jaas.config": login,
+    })  # fmt: skip
+    with kafkalog.Broker(tmp_path / "data", config=settings()) as broker:
+        (address,) = parse_servers(broker.bootstrap_servers)
+        how = Options(security=node_securities(config)["IN"])
+        line = ControllerConnection(1, lambda: (7, address), how)
+        with pytest.raises(errors.NotController, match="do not accept each other") as found:
+            line.ask(CREATE_TOPICS, {"topics": [], "timeout_ms": 1})
+        assert "wr0ng" not in str(found.value)
+        line.close()

@@ -205,6 +205,30 @@ def test_a_recreated_topic_has_its_own_settings(
         assert member.image.config(TOPIC, "t") == said
 
 
+def test_a_leader_is_reached_by_this_nodes_own_listener() -> None:
+    """The controller names leaders by the listener that it uses itself, which is another one while
+    a cluster changes it; a leader that has just moved is reached where the controller says."""
+    with StandIn() as inside, registered(inside) as (member, _):
+        places = [{"port": port, "host": "h", "listener": name, "security_protocol": number}
+                  for name, port, number in (("PLAINTEXT", 1, 0), ("SECURE", 2, 3))]  # fmt: skip
+
+        def told(api: Api, **fields: Any) -> None:
+            request = asked(api, controller_id=2, controller_epoch=1, broker_epoch=member.epoch,
+                            topic_states=[], **fields)  # fmt: skip
+            assert member.obey(api, request)["error_code"] == ErrorCode.NONE
+
+        told(UPDATE_METADATA, live_brokers=[{"id": 2, "rack": None, "endpoints": places}])
+        assert member.place(2) == ("h", 1)
+        for port, reached in ((2, 1), (1, 1), (7, 7)):
+            told(LEADER_AND_ISR, live_leaders=[{"broker_id": 2, "host_name": "h", "port": port}])
+            assert member.place(2) == ("h", reached)
+        told(LEADER_AND_ISR, live_leaders=[{"broker_id": 3, "host_name": "new", "port": 9}])
+        assert member.place(3) == ("new", 9) and member.place(4) is None
+        told(UPDATE_METADATA, live_brokers=[{"id": 2, "rack": None, "endpoints": places[1:]}])
+        told(LEADER_AND_ISR, live_leaders=[{"broker_id": 2, "host_name": "h", "port": 2}])
+        assert member.place(2) is None, "by another protocol it is not asked"
+
+
 @contextmanager
 def registered(inside: StandIn) -> Iterator[tuple[Member, Told]]:
     """A registered member, and a function that passes it events of its session."""

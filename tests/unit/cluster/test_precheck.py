@@ -79,6 +79,7 @@ def found(facts: Facts, candidate: Candidate) -> list[tuple[str, str]]:
 
 
 REPLICATION = {"inter_broker_listener_name": "REPLICATION"}
+INSIDE = {"inter_broker_listener_name": "IN"}
 CONTROL = {"control_plane_listener_name": "CONTROL"}
 LISTENERS = [
     ("the same", cluster(kafka()), mine(), []),
@@ -101,6 +102,21 @@ LISTENERS = [
     ("encrypted", cluster(kafka(1, "PLAINTEXT:SSL")), mine(), [(REFUSE, "listener PLAINTEXT")]),
     ("encrypted, under another name", cluster(kafka(1, "SSL:SSL", security_inter_broker_protocol=
      "SSL")), mine(), [(REFUSE, "listener SSL")]),
+    ("encrypted, here as well", cluster(kafka(1, "SSL:SSL", security_inter_broker_protocol="SSL")),
+     mine(listeners="SSL://10.0.0.4:9092"), []),
+    ("encrypted here, and not there", cluster(kafka(1, "IN", **INSIDE)),
+     mine(listeners="IN://10.0.0.4:9092", listener_security_protocol_map="IN:SASL_SSL"),
+     [(REFUSE, "listener IN")]),
+    ("of an unknown protocol", cluster(kafka(1, "IN:", **INSIDE)._replace(endpoints={"IN": ""})),
+     mine(listeners="IN://10.0.0.4:9092", listener_security_protocol_map="IN:SSL"),
+     [(REFUSE, "listener IN")]),
+    ("two, while brokers change from one to the other, here not yet",
+     cluster(kafka(1, "PLAINTEXT SSL:SSL", security_inter_broker_protocol="SSL")),
+     mine(listeners="PLAINTEXT://10.0.0.4:9092,SSL://10.0.0.4:9093"), []),
+    ("two, while brokers change from one to the other, first here",
+     cluster(kafka(1, "PLAINTEXT SSL:SSL")),
+     mine(listeners="PLAINTEXT://10.0.0.4:9092,SSL://10.0.0.4:9093",
+          security_inter_broker_protocol="SSL"), []),
     ("of clients", cluster(kafka(1, "PLAINTEXT OUTSIDE")), mine(), [(WARN, "listener OUTSIDE")]),
     ("of clients, encrypted", cluster(kafka(1, "PLAINTEXT OUTSIDE:SSL")), mine(),
      [(WARN, "listener OUTSIDE")]),
@@ -216,6 +232,8 @@ def test_a_refusal_names_the_lines_to_set() -> None:
     for part in ("listeners=REPLICATION://10.0.0.4:9092", f"{MAP}=REPLICATION:PLAINTEXT",
                  "inter.broker.listener.name=REPLICATION"):  # fmt: skip
         assert part in refusal(those)
+    those = findings(cluster(kafka(1, "IN:SASL_SSL", **INSIDE)), mine())
+    assert f"{MAP}=IN:SASL_SSL" in refusal(those)
     those = findings(cluster(kafka(1, "PLAINTEXT CONTROL", **CONTROL)), mine())
     assert "listeners=...,CONTROL://HOST:PORT" in refusal(those)
     assert "control.plane.listener.name=CONTROL" in refusal(those)

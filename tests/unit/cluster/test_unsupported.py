@@ -28,7 +28,7 @@ def one(number: int, rack: str | None = None, listener: str = "IN", protocol: in
 
 def those(*brokers: Broker) -> News:
     """Living brokers, as node 1 knows them, which reach each other by IN."""
-    return News(brokers={each.id: each for each in brokers}, node=1, listeners=("IN", "IN"))
+    return News(brokers={each.id: each for each in brokers}, node=1, listeners={"IN": 0})
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,8 @@ def those(*brokers: Broker) -> News:
         (those(one(1, listener="OUT"), one(2)), []),  # this node itself was checked when it joined
         (those(one(1), one(2, listener="OUT")), ["broker 2: listener IN"]),
         (those(one(1), one(2, protocol=1)), ["broker 2: listener IN"]),
+        (those(one(1), one(2, protocol=3))._replace(listeners={"IN": 3}), []),
+        (those(one(1), one(2))._replace(listeners={"IN": 3}), ["broker 2: listener IN"]),
     ],
 )  # fmt: skip
 def test_unsupported(news: News, subjects: list[str]) -> None:

@@ -135,8 +135,8 @@ def test_the_command_names_the_refusals_of_a_start(
     for words, said in (
         ([], "node.id: found none"),
         (["--dir", str(tmp_path / "alone"), "--node-id", "1"], "a node that is alone"),
-        (["--node-id", "1", "--set", "ssl.keystore.location=/k"], "ssl.keystore.location"),
-        (["--node-id", "1", "--set", "listeners=SSL://a:1"], "is not supported in a cluster"),
+        (["--node-id", "1", "--set", "principal.builder.class=a.B"], "principal.builder.class"),
+        (["--node-id", "1", "--set", "listeners=SSL://a:1"], "listener SSL: "),
     ):
         assert main([*command, *words]) == 1
         out = capsys.readouterr().out

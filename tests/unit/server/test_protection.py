@@ -30,11 +30,6 @@ PROTECTING = {
 SINGLE_NODE = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:admin",
-    "sasl.enabled.mechanisms": "PLAIN",
-    "security.inter.broker.protocol": "SASL_SSL",
-    "connections.max.reauth.ms": "3600000",
-    "listener.name.plaintext.scram-sha-256.sasl.jaas.config": "s3cret",
-    "listener.name.external.ssl.client.auth": "required",
 }
 """A single node supports these; a node of a cluster does not."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.client.link.transport import Address
+from kafkalog.client.link.transport import Address, Options
 from kafkalog.controller.events import BrokerResponse, QueueOverflow
 from kafkalog.controller.requests import Send
 from kafkalog.wire import apis
@@ -42,7 +42,7 @@ def begin(peer: Peer) -> Iterator[Begin]:
     made: list[Sender] = []
 
     def new(told: Callable[[BrokerResponse | QueueOverflow], None]) -> Sender:
-        made.append(Sender(Address("127.0.0.1", peer.port), BROKER, 1, told))
+        made.append(Sender(Address("127.0.0.1", peer.port), BROKER, Options(), told))
         return made[-1]
 
     yield new

@@ -91,13 +91,16 @@ def test_the_controllers_listener_is_not_the_brokers() -> None:
             names(**wrong)
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
-def test_encrypted_listeners_are_for_a_node_that_is_alone(protocol: str) -> None:
-    """A node of a cluster refuses them by name."""
-    (one,) = planned(config("OUT://h:1", listener_security_protocol_map=f"OUT:{protocol}"))
+@pytest.mark.parametrize("zookeeper", ["", "h:2181"])
+@pytest.mark.parametrize("protocol", SecurityProtocol.__members__)
+def test_a_listener_has_any_protocol(protocol: str, zookeeper: str) -> None:
+    """A single node's, and one of a cluster's node."""
+    mapped = config("OUT://h:1", listener_security_protocol_map=f"OUT:{protocol}",
+                    zookeeper_connect=zookeeper)  # fmt: skip
+    (one,) = planned(mapped)
+    assert one.protocol.name == mapped.protocol_of("out") == protocol
+    (one,) = planned(config(f"{protocol}://h:1", zookeeper_connect=zookeeper))
     assert one.protocol.name == protocol
-    with pytest.raises(InvalidSetting, match=f"{protocol}, which is not supported in a cluster"):
-        planned(config(f"{protocol}://h:1", zookeeper_connect="h:2181"))
 
 
 def test_a_name_without_a_protocol_is_refused() -> None:
@@ -151,11 +154,6 @@ def test_every_listener_has_its_protocol() -> None:
     assert [one.protocol for one in planned(two)] == [plaintext, sasl]
     (one,) = planned(config("SASL_PLAINTEXT://h:1"))
     assert one.protocol is sasl
-
-
-def test_nodes_of_a_cluster_have_no_sasl() -> None:
-    with pytest.raises(InvalidSetting, match="not supported in a cluster; wanted PLAINTEXT"):
-        planned(config("SASL_PLAINTEXT://h:1", zookeeper_connect="127.0.0.1:1"))
 
 
 def test_brokers_reach_each_other_by_the_listener_of_their_protocol() -> None:
