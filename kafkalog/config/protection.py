@@ -115,4 +115,5 @@ def refuse_protections(found: Mapping[str, object]) -> None:
     """
     clustered = bool(found.get("zookeeper.connect"))
     for name, value in found.items():
-        refuse_protection(name, value, clustered=clustered)
+        if not (clustered and name in AuthorizerConfig.table):
+            refuse_protection(name, value, clustered=clustered)

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kafkalog.client.link.transport import Address
-    from kafkalog.metadata.image import Partition
+    from kafkalog.metadata.image import MetadataImage, Partition
     from kafkalog.metadata.requests import Result, SettingChanges
+    from kafkalog.metadata.source import Planned
     from kafkalog.replication.roles import Effect
     from kafkalog.types import TopicPartition
     from kafkalog.wire.api import Api
@@ -76,6 +77,9 @@ class Membership(Metadata, Protocol):
         plan: Callable[..., tuple[list[tuple[str, Any]], list[dict[str, Any]]]],
     ) -> list[Result]:
         """Change settings of this very broker."""
+
+    def alter(self, planned: Callable[[MetadataImage], Planned]) -> list[Result]:
+        """Change what protects the cluster, as planned on the image; its results."""
 
 
 class Controlling(Protocol):

@@ -405,8 +405,7 @@ class Broker:
         self._inside = self._owned(InProcessTransport(reactor, self.path), InProcessTransport.close)
         follow_coordinators(node)
         follow_addresses(node)
-        if not node.clustered:
-            node.quotas.follow(node.metadata)
+        node.quotas.follow(node.metadata)
         node.coordinator.start()
         node.transactions.start()
         reactor.start()

@@ -123,6 +123,13 @@ class Candidate(NamedTuple):
         pairs = (text.partition("://")[::2] for text in self.config.listeners)
         return {name.upper(): at for name, at in pairs if not at.startswith("unix:")}
 
+    @property
+    def authenticates(self) -> bool:
+        """True if clients log in at one of its listeners."""
+        pairs = (text.partition(":")[::2] for text in self.config.listener_security_protocol_map)
+        protocols = dict(pairs)
+        return any(protocols.get(one, one).startswith("SASL") for one in self.listeners)
+
 
 def version(text: str) -> tuple[int, int]:
     """(2, 8) for "2.8-IV1"; of something else a high one, as of later versions."""

@@ -28,8 +28,6 @@ PROTECTING = {
     "alter.config.policy.class.name": "org.example.Policy",
 }
 SINGLE_NODE = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:admin",
     "sasl.enabled.mechanisms": "PLAIN",
     "security.inter.broker.protocol": "SASL_SSL",
     "connections.max.reauth.ms": "3600000",
