@@ -114,6 +114,7 @@ def refuse_protections(found: Mapping[str, object]) -> None:
 
     Raises: InvalidSetting.
     """
-    clustered = is_clustered(found)
+    on_zookeeper, clustered = bool(found.get("zookeeper.connect")), is_clustered(found)
     for name, value in found.items():
-        refuse_protection(name, value, clustered=clustered)
+        if not (on_zookeeper and name in AuthorizerConfig.table):
+            refuse_protection(name, value, clustered=clustered)

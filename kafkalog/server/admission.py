@@ -241,14 +241,24 @@ class Admission:
                 for acl in metadata.image.acls.values():
                     self._authorizer.add(acl)
                 self._outdate()
-            elif metadata.image.acls:
-                _logger.warning(
-                    "the metadata hold %d ACLs, and nobody enforces them, as authorizer.class.name "
-                    "is not set: EVERY CLIENT MAY DO EVERYTHING", len(metadata.image.acls),
-                )  # fmt: skip
+            else:
+                self._warn_of(metadata.image)
+
+    @staticmethod
+    def _warn_of(image: "MetadataImage") -> None:
+        """Without an authorizer."""
+        if image.acls:
+            _logger.warning(
+                "the metadata hold %d ACLs, and nobody enforces them, as authorizer.class.name "
+                "is not set: EVERY CLIENT MAY DO EVERYTHING", len(image.acls),
+            )  # fmt: skip
 
     def _changed(self, change: "Change") -> None:
-        if self._authorizer is None or change.old.acls is change.new.acls:
+        if change.old.acls is change.new.acls:
+            return
+        if self._authorizer is None:
+            if not change.old.acls:
+                self._warn_of(change.new)
             return
         old, new = change.old.acls.items(), change.new.acls.items()
         with self._lock:

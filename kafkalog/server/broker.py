@@ -393,7 +393,7 @@ class Broker:
             return QuorumBroker(self._quorum, forwarder, self._admission)
         assert self._zookeeper is not None
         self._controller = self._candidate(self._zookeeper)
-        return ClusterMember(self._member, self._controller, forwarder)
+        return ClusterMember(self._zookeeper, self._controller, forwarder)
 
     def _check_keys(self, image: MetadataImage) -> None:
         """Refuse settings with keys that cannot be used.  Raises: InvalidSetting, NotFound."""
@@ -435,8 +435,7 @@ class Broker:
         self._inside = self._owned(InProcessTransport(reactor, self.path), InProcessTransport.close)
         follow_coordinators(node)
         follow_addresses(node)
-        if not node.on_zookeeper:
-            node.quotas.follow(node.metadata)
+        node.quotas.follow(node.metadata)
         node.coordinator.start()
         node.transactions.start()
         reactor.start()

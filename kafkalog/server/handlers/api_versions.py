@@ -22,9 +22,8 @@ OF_METADATA_LOG = (apis.DESCRIBE_QUORUM, apis.UNREGISTER_BROKER, apis.UNREGISTER
 """APIs about the metadata log (KRaft), which nodes of a cluster on ZooKeeper do not have: a client
 that sees them there asks until its time is up.  Kafka 3.9 on ZooKeeper leaves them out, too."""
 OF_SINGLE_NODE = (
-    apis.DESCRIBE_USER_SCRAM_CREDENTIALS, apis.ALTER_USER_SCRAM_CREDENTIALS,
-    apis.DESCRIBE_CLIENT_QUOTAS, apis.ALTER_CLIENT_QUOTAS, apis.CREATE_DELEGATION_TOKEN,
-    apis.RENEW_DELEGATION_TOKEN, apis.EXPIRE_DELEGATION_TOKEN, apis.DESCRIBE_DELEGATION_TOKEN,
+    apis.CREATE_DELEGATION_TOKEN, apis.RENEW_DELEGATION_TOKEN, apis.EXPIRE_DELEGATION_TOKEN,
+    apis.DESCRIBE_DELEGATION_TOKEN,
 )  # fmt: skip
 """APIs that the nodes of a cluster on ZooKeeper do not serve."""
 ZERO_SINCE = 4
