@@ -12,18 +12,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafkalog.controller import brokers
 from kafkalog.controller.active import Active, Steps
 from kafkalog.controller.records import TopicPartition
 from kafkalog.metadata.image import METADATA_VERSION, Broker, MetadataImage
-from kafkalog.quorum.sessions import Heartbeat, State, next_state, state_of
+from kafkalog.quorum.sessions import Committed, Heartbeat, State, next_state, state_of
 from kafkalog.quorum.writing import OWN_OFFSET, MetadataRecord, MetadataRecords, live_brokers
 from kafkalog.wire.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from kafkalog.quorum.store import QuorumStore
 
 __all__ = ["fence_expired", "heartbeat", "register", "registrations_changed", "unregister"]
 
@@ -32,7 +29,7 @@ FENCE, UNFENCE, SHUT_DOWN = 1, -1, 1
 """Fields of a BrokerRegistrationChangeRecord."""
 
 
-def registrations_changed(store: QuorumStore, active: Active) -> Steps[None]:
+def registrations_changed(store: Committed, active: Active) -> Steps[None]:
     """Decide what follows from the registrations as they are now."""
     context, registered = active.context, store.image.brokers
     yield from brokers.brokers_changed(context, active.batch, live_brokers(store.image))
@@ -44,7 +41,7 @@ def registrations_changed(store: QuorumStore, active: Active) -> Steps[None]:
 # ---- BrokerRegistration ------------------------------------------------------------------------
 
 
-def register(store: QuorumStore, active: Active, request: Any) -> Steps[Body]:
+def register(store: Committed, active: Active, request: Any) -> Steps[Body]:
     """BrokerRegistration: a broker's epoch is the offset of its registration."""
     image, number = store.image, request.broker_id
     problem = _problem(image, request)
@@ -104,7 +101,7 @@ def _registration(request: Any, before: Broker | None) -> MetadataRecord:
     }  # fmt: skip
 
 
-def unregister(store: QuorumStore, active: Active, request: Any) -> Steps[Body]:
+def unregister(store: Committed, active: Active, request: Any) -> Steps[Body]:
     """UnregisterBroker: a broker that will not come back; it leaves the ISRs."""
     number = request.broker_id
     found = store.image.brokers.get(number)
@@ -121,7 +118,7 @@ def unregister(store: QuorumStore, active: Active, request: Any) -> Steps[Body]:
 # ---- BrokerHeartbeat ---------------------------------------------------------------------------
 
 
-def heartbeat(store: QuorumStore, active: Active, request: Any) -> Steps[Body]:
+def heartbeat(store: Committed, active: Active, request: Any) -> Steps[Body]:
     """BrokerHeartbeat: a broker is fenced, unfenced, or stops, as `next_state` says."""
     number, context = request.broker_id, active.context
     found = store.image.brokers.get(number)
@@ -143,7 +140,7 @@ def heartbeat(store: QuorumStore, active: Active, request: Any) -> Steps[Body]:
             "is_fenced": after is State.FENCED or stops, "should_shut_down": stops}  # fmt: skip
 
 
-def _enter(store: QuorumStore, active: Active, broker: Broker, after: State) -> Steps[None]:
+def _enter(store: Committed, active: Active, broker: Broker, after: State) -> Steps[None]:
     """Write a broker's next state, and decide what follows."""
     if after is State.UNFENCED:
         change = {"fenced": UNFENCE}
@@ -158,7 +155,7 @@ def _enter(store: QuorumStore, active: Active, broker: Broker, after: State) -> 
         store.sessions.shuts_down(broker.id, store.image.offset)
 
 
-def fence_expired(store: QuorumStore, active: Active) -> Steps[None]:
+def fence_expired(store: Committed, active: Active) -> Steps[None]:
     """Fence the brokers whose sessions have ended."""
     registered = store.image.brokers
     late = store.sessions.expired(registered, active.now_ms)
@@ -170,7 +167,7 @@ def fence_expired(store: QuorumStore, active: Active) -> Steps[None]:
 
 
 def _directories_failed(
-    store: QuorumStore, active: Active, broker: Broker, lost: Iterable[uuid.UUID]
+    store: Committed, active: Active, broker: Broker, lost: Iterable[uuid.UUID]
 ) -> Steps[None]:
     """A broker's log directories are offline: their replicas are, too."""
     gone = {*lost} & {*broker.directories}

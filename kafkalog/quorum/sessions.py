@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kafkalog.metadata.image import Broker, MetadataImage
 
-__all__ = ["Heartbeat", "Sessions", "State", "next_state", "state_of"]
+__all__ = ["Committed", "Heartbeat", "Sessions", "State", "next_state", "state_of"]
 
 
 class State(Enum):
@@ -107,3 +107,13 @@ class Sessions:
             self._offsets.get(number, -1) >= offset for number, one in brokers.items()
             if state_of(one) is State.UNFENCED
         )  # fmt: skip
+
+
+class Committed:
+    """An active controller's knowledge of its cluster."""
+
+    def __init__(self, image: MetadataImage, sessions: Sessions) -> None:
+        self.image = image
+        """All metadata that is committed."""
+        self.sessions = sessions
+        """Those of brokers with this controller."""

@@ -36,7 +36,7 @@ from kafkalog.controller.requests import RequestBatch, Send
 from kafkalog.metadata.changes import partition_fields
 from kafkalog.metadata.image import NO_LEADER, TOPIC, MetadataImage, Partition
 from kafkalog.quorum.registrations import fence_expired, heartbeat, register, unregister
-from kafkalog.quorum.sessions import Sessions
+from kafkalog.quorum.sessions import Committed, Sessions
 from kafkalog.quorum.writing import Append, MetadataRecord, MetadataRecords, live_brokers
 from kafkalog.wire.tables.cluster import UNREGISTER_BROKER
 from kafkalog.wire.tables.later.quorum import BROKER_HEARTBEAT, BROKER_REGISTRATION
@@ -95,16 +95,13 @@ class _Untold(RequestBatch):
         return []
 
 
-class QuorumStore:
+class QuorumStore(Committed):
     """The records of one active controller."""
 
     zookeeper = False
 
     def __init__(self, snapshot: Snapshot, sessions: Sessions) -> None:
-        self.image = snapshot.whole
-        """All metadata that is committed."""
-        self.sessions = sessions
-        """Those of brokers with this controller."""
+        super().__init__(snapshot.whole, sessions)
 
     # ---- the interface of a store ----------------------------------------------------------------
 
