@@ -24,8 +24,11 @@ from tests.support.waiting import wait_for
 KAFKA, OURS = "kafka", "kafkalog"
 CONTROLLER = 1
 PATIENCE_S = 120.0
+STATIC = "controller.quorum.voters={controller_id}@127.0.0.1:{controller}"
+DYNAMIC = "controller.quorum.bootstrap.servers=127.0.0.1:{controller}"
+"""Voters in the settings, or in the metadata log (KIP-853)."""
 COMMON = """
-controller.quorum.voters={controller_id}@127.0.0.1:{controller}
+{voters}
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
 log.dirs={data}
@@ -73,17 +76,23 @@ class Serving(apache.Program):
 class Node:
     """One node: its number, directory and address, and its process while it lives."""
 
-    def __init__(self, home: Path, number: int, controller: int, cluster: str, more: str) -> None:
+    def __init__(
+        self, home: Path, number: int, controller: int, cluster: str, more: str, dynamic: bool
+    ) -> None:
         self.number, self.kind, self.lives = number, "", False
         self.data = home / f"data{number}"
         is_controller = number == CONTROLLER
         self.port = controller if is_controller else apache.free_port()
         self.address = f"127.0.0.1:{self.port}"
         self._home, self._cluster = home, cluster
+        self._formatted = ["--standalone"] if dynamic and is_controller else []
+        voters = (DYNAMIC if dynamic else STATIC).format(
+            controller_id=CONTROLLER, controller=controller
+        )
         self._properties = home / f"server{number}.properties"
         self._properties.write_text((COMMON + (CONTROLLERS if is_controller else BROKERS)).format(
-            controller_id=CONTROLLER, controller=controller, node=number, port=self.port,
-            data=self.data,
+            voters=voters, controller_id=CONTROLLER, controller=controller, node=number,
+            port=self.port, data=self.data,
         ) + more)  # fmt: skip
         self._program: apache.Program | None = None
 
@@ -107,7 +116,7 @@ class Node:
     def _kafka(self, output: Path) -> apache.Kafka:
         if not (self.data / "meta.properties").exists():
             tool = ("kafka.tools.StorageTool", "format", "-t", self._cluster)
-            apache.ask(*tool, "-c", str(self._properties))
+            apache.ask(*tool, *self._formatted, "-c", str(self._properties))
         found = apache.Kafka(output)
         command = found.command(self._properties, "384m", apache.jars())
         is_up = self._controls if self.number == CONTROLLER else self._serves
@@ -144,15 +153,18 @@ class Node:
 class Quorum:
     """A context manager that runs a controller; brokers begin on command."""
 
-    def __init__(self, home: Path, numbers: Iterable[int], more: str = "") -> None:
-        """`numbers`: of all brokers that there will be; `more`: settings of the controller.
+    def __init__(
+        self, home: Path, numbers: Iterable[int], more: str = "", dynamic: bool = False
+    ) -> None:
+        """`numbers`: of all brokers that there will be; `more`: settings of the controller;
+        `dynamic`: the voters are in the metadata log.
 
         Raises: apache.Unavailable."""
         home.mkdir()
         port = apache.free_port()
         self.cluster = urlsafe_b64encode(b"k" + secrets.token_bytes(15)).decode().rstrip("=")
-        self.controller = Node(home, CONTROLLER, port, self.cluster, more)
-        self.nodes = {n: Node(home, n, port, self.cluster, "") for n in numbers}
+        self.controller = Node(home, CONTROLLER, port, self.cluster, more, dynamic)
+        self.nodes = {n: Node(home, n, port, self.cluster, "", dynamic) for n in numbers}
         self.bootstrap = ",".join(one.address for one in self.nodes.values())
 
     def __enter__(self) -> Quorum:
