@@ -9,7 +9,7 @@ import contextlib
 import secrets
 import sys
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from kafkalog.wire import apis
 from tests.support import apache
 from tests.support.copies import batches_in
 from tests.support.raw import Raw
+from tests.support.stopped import standing_still
 from tests.support.waiting import wait_for
 
 KAFKA, OURS = "kafka", "kafkalog"
@@ -145,6 +146,17 @@ class Node:
         assert self._program is not None
         self.lives = False
         self._program.kill()
+
+    @contextlib.contextmanager
+    def stands_still(self) -> Iterator[None]:
+        """Pause it: others see it as dead, and it notices no time passing."""
+        assert self._program is not None and self._program._process is not None
+        process, self.lives = self._program._process, False
+        try:
+            with standing_still(process.pid):
+                yield
+        finally:
+            self.lives = True
 
     def output(self) -> str:
         return self._program.output() if self._program is not None else ""

@@ -177,6 +177,19 @@ def test_a_missing_registration_is_made_again(controller: Controller, tmp_path: 
         assert len({one.incarnation_id for one in sent}) == 2
 
 
+def test_only_an_orderly_end_is_reported_as_one(controller: Controller, tmp_path: Path) -> None:
+    """After a crash acknowledged records may be missing: it must not be elected for them."""
+    epochs = []
+    for ends in (Broker.close, Broker.abandon, Broker.close):
+        broker = started(controller, tmp_path / "d")
+        epochs.append(node_of(broker).image.brokers[NODE].epoch)
+        if len(epochs) == 1:
+            created(controller, broker)
+        ends(broker)
+    sent = [one.previous_broker_epoch for one in controller.sent(apis.BROKER_REGISTRATION)]
+    assert sent == [-1, epochs[0], -1]
+
+
 @pytest.mark.parametrize("lost_batches", [0, 1], ids=["all", "all but the last"])
 def test_the_leader_of_the_quorum_dies(tmp_path: Path, lost_batches: int) -> None:
     """The next one is found; what it never had was not committed, and is truncated."""
