@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
-__all__ = ["ZERO_UUID", "Struct"]
+__all__ = ["ZERO_UUID", "Struct", "mapped"]
 
 ZERO_UUID = UUID(int=0)
 """Kafka's word for no id."""
@@ -46,3 +46,10 @@ class Struct:
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any: ...
+
+
+def mapped(value: Any) -> Any:
+    """A decoded value with mappings in place of structs, as handlers answer."""
+    if isinstance(value, Struct):
+        return {name: mapped(each) for name, each in value}
+    return [mapped(each) for each in value] if isinstance(value, list) else value
