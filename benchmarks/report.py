@@ -50,6 +50,7 @@ AREAS = {
     "spread": "Broker: many partitions",
     "group": "Broker: groups",
     "life": "Broker: start and memory",
+    "security": "Broker: TLS, logins and ACLs",
     "cluster": "Cluster: three nodes, three copies",
 }
 """Titles by the first word of a row's key, in the order of the document."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from collections.abc import Mapping
 from typing import Any
@@ -26,10 +27,13 @@ def frame(name: str, version: int, body: Mapping[str, Any], correlation_id: int 
 class Connection:
     """One connection; a context manager."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, context: ssl.SSLContext | None = None) -> None:
+        """`context`: of TLS, if the listener has it."""
         host, _, port = bootstrap.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), 60)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if context is not None:
+            self.socket = context.wrap_socket(self.socket, server_hostname=host)
         self._file = self.socket.makefile("rb")
 
     def __enter__(self) -> Connection:

@@ -33,8 +33,9 @@ def unavailable() -> str | None:
 class Broker(apache.Broker):
     """A broker on a directory that is formatted when it is new; a context manager."""
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory, SETTINGS)
+    def __init__(self, directory: Path, settings: str = "", port: int | None = None) -> None:
+        """`settings`: more lines of its properties; `port`: as for apache.Broker."""
+        super().__init__(directory, SETTINGS + settings, port=port)
 
     def _command(self, *arguments: str) -> list[str]:
         return ["java", *JVM, "-cp", f"{apache.jars()}/*", *arguments]

@@ -67,6 +67,9 @@ typedef struct {
  * installed; KL_E_ARGUMENT: a part cannot be read, or does not fit; no message shows a key. */
 kl_status kl_tls_new(const kl_tls_config *config, kl_tls **out);
 void kl_tls_free(kl_tls *tls); /* NULL is fine; listeners keep what they use */
+/* Seconds until the certificate of its key expires; negative: it has expired; INT64_MAX: its date
+ * cannot be read. */
+int64_t kl_tls_left_s(const kl_tls *tls);
 
 /* Bind and listen: "127.0.0.1", "::1", a name (its first address, IPv4 before IPv6), "" for all
  * addresses, "unix:/path" (mode 0600; replaces a socket that no process serves).  Port 0: any free
@@ -304,6 +307,19 @@ typedef struct {
 
 /* A principal's use of Produce and Fetch.  KL_E_NOT_FOUND: it was never set. */
 kl_status kl_server_get_usage(kl_server *server, int32_t principal, kl_usage *out);
+
+/* Partitions or a transactional id that Produce or Fetch denied. */
+typedef struct {
+    int32_t principal;
+    int32_t right; /* KL_MAY_*; of KL_MAY_REPLICATE, the resource is the cluster */
+    int32_t kind;  /* of the resource: KL_RULES_* */
+    int32_t name_bytes;
+    uint8_t name[256]; /* its beginning; UTF-8 by the protocol, unchecked */
+    int64_t lost;      /* further denials since the previous one that are not reported */
+} kl_denial;
+/* The next denial; one that is repeated before it is taken is reported once.  KL_E_TIMEOUT: none
+ * came; KL_E_CLOSED: the server was stopped. */
+kl_status kl_server_take_denial(kl_server *server, int32_t timeout_ms, kl_denial *out);
 
 /* ---- quotas of clients ------------------------------------------------------------------ */
 

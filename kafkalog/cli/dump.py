@@ -124,23 +124,25 @@ def rows_of(path: Path, options: argparse.Namespace) -> Iterator[Row]:
     metadata = suffix == ".checkpoint" or path.parent.name == "__cluster_metadata-0"
     for row in rows:
         if metadata and row["kind"] == "record" and "marker" not in row:
-            row.update(_metadata(row))
+            row = _metadata(row)
         yield {"kind": row.pop("kind"), "file": name, **row}
 
 
 def _metadata(row: Row) -> Row:
-    """The contents of a metadata record."""
+    """The row of a metadata record with its contents; without its bytes if a secret is in them."""
     import base64
 
     from kafkalog.errors import CorruptLog
-    from kafkalog.kraft.records import describe
+    from kafkalog.kraft.records import describe, holds_secret
 
     text = row.get("value")
     value = base64.b64decode(row.get("value_base64", "")) if text is None else text.encode()
     try:
-        return {"metadata": describe(value)}
+        found = {**row, "metadata": describe(value)}
+        secret = {"value", "value_base64"} if holds_secret(value) else set()
+        return {name: field for name, field in found.items() if name not in secret}
     except CorruptLog as problem:
-        return {"metadata": f"unreadable: {problem}"}
+        return {**row, "metadata": f"unreadable: {problem}"}
 
 
 def _stop(position: int, why: object) -> Row:

@@ -2,9 +2,11 @@
 
 from kafkalog.config.declare import Flag, Settings, Word
 
-__all__ = ["STANDARD_AUTHORIZER", "AuthorizerConfig"]
+__all__ = ["ACL_AUTHORIZER", "STANDARD_AUTHORIZER", "AuthorizerConfig"]
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
+"""The one of brokers on ZooKeeper."""
 
 
 class _Principals(Word):
@@ -27,10 +29,10 @@ class AuthorizerConfig(Settings):
 
     authorizer_class_name = Word(
         "",
-        "What decides about the permissions of clients: Kafka's StandardAuthorizer, by the ACLs in "
-        "the metadata. Empty: nothing, and every client may do everything. Only a single node can "
-        "have one.",
-        choices=("", STANDARD_AUTHORIZER),
+        "What decides about the permissions of clients: by the ACLs in the metadata Kafka's "
+        "StandardAuthorizer, and in a cluster on ZooKeeper its AclAuthorizer. Empty: nothing, and "
+        "every client may do everything.",
+        choices=("", STANDARD_AUTHORIZER, ACL_AUTHORIZER),
     )
     super_users = _Principals(
         "",

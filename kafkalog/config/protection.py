@@ -11,7 +11,7 @@ from kafkalog.config.ssl import ServerSslSettings
 from kafkalog.config.tokens import TokenSettings
 from kafkalog.errors import InvalidSetting
 
-__all__ = ["bare_name", "protects", "refuse_protection", "refuse_protections"]
+__all__ = ["bare_name", "is_clustered", "protects", "refuse_protection", "refuse_protections"]
 
 _BEGINS = ("authorizer.", "delegation.token.", "password.encoder.", "sasl.", "ssl.")
 _NAMES = frozenset({
@@ -104,11 +104,17 @@ def refuse_protection(
         )
 
 
+def is_clustered(found: Mapping[str, object]) -> bool:
+    """True if these are the settings of a cluster's node, on ZooKeeper or of KRaft."""
+    return bool(found.get("zookeeper.connect") or found.get("process.roles"))
+
+
 def refuse_protections(found: Mapping[str, object]) -> None:
     """Refuse all settings of a broker that would restrict access and do not.
 
     Raises: InvalidSetting.
     """
-    clustered = bool(found.get("zookeeper.connect"))
+    on_zookeeper, clustered = bool(found.get("zookeeper.connect")), is_clustered(found)
     for name, value in found.items():
-        refuse_protection(name, value, clustered=clustered)
+        if not (on_zookeeper and name in AuthorizerConfig.table):
+            refuse_protection(name, value, clustered=clustered)

@@ -8,8 +8,10 @@ Source: Apache Kafka itself, asked by tests/kafka/referee/test_settings.py.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kafkalog.config.authorizer import ACL_AUTHORIZER, STANDARD_AUTHORIZER
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.listeners import ListenerSettings
+from kafkalog.config.quorum import QuorumConfig
 from kafkalog.errors import InvalidSetting
 
 __all__ = ["INTERNAL_SEGMENT_BYTES", "SEGMENT_BYTES_MIN", "check_segment_bytes", "check_served"]
@@ -19,6 +21,7 @@ INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
 """Kafka's name for a topic's segment.bytes without that lower bound, for tests."""
 DEDUPE_BYTES_MIN = (1 << 20) + 1
 SHORT_MAX = 32_767
+AUTHORIZER = "authorizer.class.name"
 REPLICA_SOCKET_MS = 30_000
 """Kafka's replica.socket.timeout.ms."""
 
@@ -45,7 +48,7 @@ def check_served(config: BrokerConfig) -> None:
     check_segment_bytes("log.segment.bytes", config.topic.segment_bytes)
 
 
-def _problems(config: BrokerConfig) -> Iterator[tuple[str, int, str]]:
+def _problems(config: BrokerConfig) -> Iterator[tuple[str, object, str]]:
     given: Mapping[str, Any] = config
 
     def below(name: str, low: int) -> bool:
@@ -78,3 +81,14 @@ def _problems(config: BrokerConfig) -> Iterator[tuple[str, int, str]]:
     queued, request = "queued.max.request.bytes", "socket.request.max.bytes"
     if queued in given and config.explicit(queued) and below(queued, given[request]):
         yield queued, given[queued], f"-1 or at least {request}, {given[request]}"
+    if isinstance(config, QuorumConfig):
+        names = {text.partition("://")[0].upper() for text in given["listeners"]}
+        pairs = (text.rpartition(":") for text in given["listener.security.protocol.map"])
+        protocols = {name.upper(): protocol for name, _, protocol in pairs}
+        yield from config.quorum_problems(names, protocols, given["zookeeper.connect"])
+    authorizer = given.get(AUTHORIZER, "")
+    clustered = bool(given.get("zookeeper.connect"))
+    served = ACL_AUTHORIZER if clustered else STANDARD_AUTHORIZER
+    if authorizer not in ("", served):
+        where = "in a cluster on ZooKeeper" if clustered else "on a single node"
+        yield AUTHORIZER, authorizer, f"{served}, or nothing, {where}"

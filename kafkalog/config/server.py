@@ -8,10 +8,11 @@ from kafkalog.config.declare import Flag, Long, Password, Secret, Whole, Word, W
 from kafkalog.config.group import GroupConfig
 from kafkalog.config.listeners import ListenerSettings, SecurityProtocol, own_setting
 from kafkalog.config.protection import bare_name
+from kafkalog.config.quorum import QuorumConfig
 from kafkalog.config.quota import QuotaConfig
 from kafkalog.config.replica import ReplicaConfig
 from kafkalog.config.sasl import SaslServerSettings
-from kafkalog.config.ssl import ServerSslSettings
+from kafkalog.config.ssl import KEY_SETTINGS, ServerSslSettings
 from kafkalog.config.tokens import TokenSettings
 from kafkalog.config.topic import TopicConfig
 from kafkalog.config.transaction import TransactionConfig
@@ -29,6 +30,7 @@ class ServerConfig(
     GroupConfig,
     TransactionConfig,
     ReplicaConfig,
+    QuorumConfig,
     ZooKeeperSettings,
     QuotaConfig,
     SaslServerSettings,
@@ -173,6 +175,11 @@ class ServerConfig(
         }  # fmt: skip
 
     @property
+    def clustered(self) -> bool:
+        """True for a node of a cluster, on ZooKeeper or of KRaft."""
+        return bool(self.zookeeper_connect) or self.joins_quorum
+
+    @property
     def inner_listener(self) -> str:
         """The name of the listener by which brokers reach each other."""
         names = [text.partition("://")[0].upper() for text in self.listeners]
@@ -216,9 +223,14 @@ kafkalog.server.dynamic.  Other known settings are read-only; unknown names are 
 unchanged, as in Kafka."""
 
 
+_OF_LISTENERS = ("max.connections", "max.connection.creation.rate")
+
+
 def is_dynamic(name: str) -> bool:
     """True if a broker's setting, of all listeners or of one, takes effect at run time."""
     own = own_setting(name)
     if own is None:
         return name in DYNAMIC
-    return own.name in ("max.connections", "max.connection.creation.rate")
+    if own.mechanism:
+        return False
+    return own.name in KEY_SETTINGS or own.name in _OF_LISTENERS

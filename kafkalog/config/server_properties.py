@@ -7,11 +7,12 @@ from typing import NamedTuple
 from kafkalog.config.listeners import own_setting
 from kafkalog.config.properties import parse_properties
 from kafkalog.config.protection import refuse_protections
+from kafkalog.config.quorum import QUORUM
 from kafkalog.config.server import ServerConfig
 
 __all__ = ["Properties", "read_properties", "sorted_out"]
 
-_ONE_NODE = "ignored: a single node needs no quorum, and a cluster has ZooKeeper"
+_ONE_NODE = "ignored: kafkalog is no controller for other brokers"
 _LATER = "ignored: it is not supported yet"
 _NOBODY = "ignored: this value restricts nothing"
 _UNTUNED = "ignored: the coordinator needs no tuning"
@@ -110,21 +111,25 @@ def sorted_out(found: Mapping[str, str]) -> Properties:
     known = set(ServerConfig.names())
     config: dict[str, object] = {}
     notes: list[str] = []
-    others = _controllers(found)
+    joins = _joins_quorum(found)
+    others = set() if joins else _controllers(found)
     refuse_protections(
         {name: value for name, value in found.items()
-         if _listener_of(name) not in others and name != "zookeeper.connect"}
+         if _listener_of(name) not in others and name not in ("zookeeper.connect", "process.roles")}
     )  # fmt: skip
     for name, value in found.items():
         if _listener_of(name) in others:
             notes.append(f"{name}: {_ONE_NODE}")
+        elif name in QUORUM and not joins:
+            notes.append(f"{name}: {_IGNORED.get(name, _ONE_NODE)}")
         elif name in known or own_setting(name) is not None:
             config[name] = value
         elif name == "broker.id":
             config.setdefault("node.id", value)
         elif name not in ("log.dirs", "log.dir"):
             notes.append(f"{name}: {_done(name, known)}")
-    notes += _without_controllers(config, found)
+    if not joins:
+        notes += _without_controllers(config, found)
     directories = _directories(found)
     if unused := directories[1:]:
         notes.append(f"log.dirs: of {len(directories)} directories only {directories[0]} is used")
@@ -139,6 +144,11 @@ def _done(name: str, known: set[str]) -> str:
             return done
     near = difflib.get_close_matches(name, known, 1, 0.7)
     return "ignored: no setting has this name" + (f"; the nearest is {near[0]}" if near else "")
+
+
+def _joins_quorum(found: Mapping[str, str]) -> bool:
+    """True if process.roles names one role; with both, the node is a single one here."""
+    return len({word.strip() for word in found.get("process.roles", "").split(",")} - {""}) == 1
 
 
 def _controllers(found: Mapping[str, str]) -> set[str]:

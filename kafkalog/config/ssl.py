@@ -1,8 +1,8 @@
 """The settings of TLS, by Kafka's names: own key, trusted certificates, versions, suites."""
 
-from kafkalog.config.declare import Secret, Settings, Word, Words
+from kafkalog.config.declare import Flag, Secret, Settings, Word, Words
 
-__all__ = ["SERVER_ONLY", "ServerSslSettings", "SslSettings"]
+__all__ = ["KEY_SETTINGS", "SERVER_ONLY", "ServerSslSettings", "SslSettings"]
 
 _STORES = ("JKS", "PEM", "PKCS12")
 _SUITE = {"pattern": r"[A-Za-z0-9_\-]+", "example": "names such as TLS_AES_256_GCM_SHA384"}
@@ -77,7 +77,21 @@ class ServerSslSettings(SslSettings):
         "RULE:pattern/replacement/, with L or U for lower or upper case, and DEFAULT, separated by "
         "commas; the first rule that matches applies.",
     )
+    ssl_allow_dn_changes = Flag(
+        False,
+        "Whether a listener may be given a certificate with another subject at run time.",
+    )
+    ssl_allow_san_changes = Flag(
+        False,
+        "Whether such a certificate may lack names (subjectAltName) of the one before it.",
+    )
 
 
+KEY_SETTINGS = frozenset(
+    name
+    for name in SslSettings.table
+    if name.startswith(("ssl.keystore.", "ssl.truststore.")) or name == "ssl.key.password"
+)
+"""Settings that a listener may be given at run time."""
 SERVER_ONLY = tuple(name for name in ServerSslSettings.table if name not in SslSettings.table)
 """Settings that clients do not have."""

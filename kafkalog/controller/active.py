@@ -28,6 +28,17 @@ class Store(Protocol):
     """Where the records of one active controller are kept; each controller gets a Store of its
     own."""
 
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata; only settings are read from it."""
+
+    @property
+    def zookeeper(self) -> bool:
+        """As in kafkalog.controller.topic_rules.Cluster."""
+
+    def requests(self, context: Context, listener: str) -> RequestBatch:
+        """The gatherer of requests to brokers.  `listener`: as in RequestBatch."""
+
     def perform(self, context: Context, wanted: object) -> Generator[Any, Any, Any]:
         """Carry out what a step yielded; returns what the step is sent.
 
@@ -57,11 +68,9 @@ class Active:
         """`stray_replicas`: as in Context."""
         self.options = options
         self.context = Context(claim, snapshot, stray_replicas)
-        self.image = snapshot.image
-        """The metadata when this controller became active; only settings are read from it."""
         self.store = store
         self.random = Random(options.seed)
-        self.batch = RequestBatch(self.context, options.listener)
+        self.batch = store.requests(self.context, options.listener)
 
     def known(self, enlarged: Collection[str] = ()) -> MetadataImage:
         """The metadata with the topics as they are now; `enlarged`: those with their partitions,
@@ -75,7 +84,7 @@ class Active:
         found = {name: Topic(name, topic_id, partitions.get(name, {}))
                  for name, topic_id in context.ids.items()}  # fmt: skip
         names = {topic_id: name for name, topic_id in context.ids.items()}
-        return self.image._replace(topics=found, names=names)
+        return self.store.image._replace(topics=found, names=names)
 
 
 class Work(NamedTuple):

@@ -247,8 +247,9 @@ def _go_on(
             context.stale |= outcome.stale
             if outcome.done:
                 before = {key: context.partitions[key] for key in one.after}
-                context.written(one)
-                for key, after in one.after.items():
+                context.written(one, outcome)
+                for key in one.after:
+                    after = context.partitions[key]
                     if moving(after) and _complete(after):
                         ending[key] = after
                         context.partitions[key] = _ended(after)  # sent first, then written
@@ -278,7 +279,9 @@ def _write_ends(
     ]
     outcomes = yield changes
     for one, outcome in zip(changes, outcomes, strict=True):
-        if not outcome.done:
+        if outcome.done:
+            context.partitions.update(outcome.after)
+        else:
             context.partitions.update((key, ending[key]) for key in one.after)
             batch.update_metadata(one.after)
 
@@ -330,7 +333,7 @@ def _tell(context: Context, batch: RequestBatch, key: TopicPartition, was: Parti
                 batch.leader_and_isr([each], key, new=each in one.adding_replicas)
     for each in _without(was.replicas, one.replicas):
         batch.stop_replica(each, key, delete=True)
-        context.moved_off(each, key)
+        context.moved_off(each, key, stray=batch.asks_to_drop)
 
 
 def _end(context: Context, batch: RequestBatch, done: Iterable[TopicPartition]) -> Deciding[None]:

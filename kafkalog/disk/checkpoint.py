@@ -147,6 +147,14 @@ def _parsed_marker(data: bytes) -> Vouched | None:
     return parse_marker(data)
 
 
+def marker_epoch(data: bytes) -> int:
+    """The broker epoch in a marker, of Kafka or ours; -1: it has none."""
+    try:
+        return int(json.loads(data)["brokerEpoch"])
+    except (ValueError, KeyError, TypeError, OverflowError):
+        return -1
+
+
 def render_marker(broker_epoch: int, vouched: Vouched) -> bytes:
     """The bytes of a clean marker; Kafka reads the first two fields."""
     starts, derived = (
@@ -206,6 +214,8 @@ class DirectoryState:
         """The kl_marker * for kl_log_open; NULL in mode "r"."""
         self.broker_epoch = -1
         """The epoch of this broker's registration, if there is one: the clean marker has it."""
+        self.closed_epoch = -1
+        """The same of its last life, if that closed this directory in order."""
         self.own = own
         """The directory is the folder of a log that stands alone."""
         self.copied = False
@@ -287,6 +297,7 @@ class DirectoryState:
         data = self.directory.read(CLEAN_MARKER, MARKER_BYTES_MAX)
         if data is None:
             return False
+        self.closed_epoch = marker_epoch(data)
         self._vouched = _parsed_marker(data) if self._shares else parse_marker(data)
         if not self.own:
             return True

@@ -21,7 +21,6 @@ from kafkalog.errors import (
     ReadOnly,
     UnknownTopicOrPartition,
     passes,
-    told_once,
 )
 from kafkalog.kraft import directory, features, plan, registrations
 from kafkalog.kraft.allowed import check_leadable
@@ -43,12 +42,13 @@ from kafkalog.kraft.loading import (
 )
 from kafkalog.kraft.plan import Plan, Record, Site
 from kafkalog.kraft.records import encode
-from kafkalog.kraft.snapshots import SnapshotName, list_snapshots, render_snapshot
+from kafkalog.kraft.snapshots import SnapshotName
+from kafkalog.kraft.snapshotting import Snapshotting
 from kafkalog.kraft.tail import Tail
 from kafkalog.kraft.turns import Turn, Turns, failed
 from kafkalog.log.log import Log, handle_of
 from kafkalog.metadata import configs, settings
-from kafkalog.metadata.changes import broker_fields, snapshot_entries
+from kafkalog.metadata.changes import broker_fields
 from kafkalog.metadata.image import (
     ELIGIBLE_REPLICAS,
     METADATA_VERSION,
@@ -62,7 +62,6 @@ from kafkalog.metadata.requests import (
     MorePartitions,
     NewTopics,
     Result,
-    SettingChanges,
     SettingsAsked,
     TopicMoves,
     TopicNamed,
@@ -71,7 +70,6 @@ from kafkalog.metadata.source import Charge, Planned, Quorum, free
 
 __all__ = ["Listener", "MetadataLog"]
 
-SNAPSHOTS_KEPT = 2
 FREEING = {"RemoveTopicRecord", "ConfigRecord"}
 """Records that free space, or let retention free it: on a full disk they get the reserve."""
 
@@ -112,9 +110,7 @@ class MetadataLog:
         self._turns = Turns()
         self._followers = Followers(manager, loaded.removed)
         self._not_obeyed: set[settings.Problem] = set()  # settings that were warned about
-        self._written_bytes = 0  # since the last snapshot
-        self._snapshot_s = manager.clock.monotonic_s()
-        self._not_taken: object = None  # why the last snapshot failed
+        self._snapshots = Snapshotting(manager, log)
         self._tail = Tail(log, manager.path)
 
     # ---- opening and closing -------------------------------------------------------------------
@@ -278,7 +274,8 @@ class MetadataLog:
             self._save_quorum_state()
         except NoSpace as error:
             _logger.warning("%s: closed without its last records: %s", self._log.path, error)
-        self._snapshot_if_due()
+        if not self._tail.owes:
+            self._snapshots.take_if_due(self._loaded)
         self._tail.keep_space()
 
     def __enter__(self) -> "MetadataLog":
@@ -292,6 +289,11 @@ class MetadataLog:
     @property
     def clustered(self) -> bool:
         """A single node."""
+        return False
+
+    @property
+    def on_zookeeper(self) -> bool:
+        """Its metadata are a log."""
         return False
 
     @property
@@ -334,7 +336,8 @@ class MetadataLog:
             self._log.flush()
         self.image = new
         self._followers.follow(self._loaded.replay.change(old))
-        self._snapshot_if_due()
+        if not self._tail.owes:
+            self._snapshots.take_if_due(self._loaded)
         self._tail.keep_space()
 
     def _check(self) -> None:
@@ -356,7 +359,7 @@ class MetadataLog:
         finally:
             # Also feed what was begun and failed: the next write aborts it.
             self._loaded.take(raw for batch in batches[:done] for raw in records_in(batch))
-            self._written_bytes += sum(map(len, batches[:done]))
+            self._snapshots.written(sum(map(len, batches[:done])))
 
     def _encoded(self, name: str, fields: Any) -> bytes:
         return encode(name, fields, self._loaded.replay.image)
@@ -409,18 +412,6 @@ class MetadataLog:
         """CreatePartitions: the response's `results`."""
         site = self._site._replace(charge=charge)
         return self._plan(lambda image: plan.create_partitions(image, asked, site))
-
-    def alter_configs(self, asked: SettingChanges) -> list[Result]:
-        """AlterConfigs: the response's `responses`."""
-        static = self._site.config
-        return self._plan(lambda image: Plan(*configs.alter_configs(image, asked, static)))
-
-    def incremental_alter_configs(self, asked: SettingChanges) -> list[Result]:
-        """IncrementalAlterConfigs: the response's `responses`."""
-        static = self._site.config
-        return self._plan(
-            lambda image: Plan(*configs.incremental_alter_configs(image, asked, static))
-        )
 
     def describe_configs(self, asked: SettingsAsked) -> list[Result]:
         """DescribeConfigs: the response's `results`."""
@@ -543,54 +534,11 @@ class MetadataLog:
 
     # ---- snapshots -----------------------------------------------------------------------------
 
-    def _snapshot_if_due(self) -> None:
-        config, now_s = self.manager.config, self.manager.clock.monotonic_s()
-        every_s = config.metadata_log_max_snapshot_interval_ms / 1000
-        late = self._written_bytes > 0 and 0 < every_s <= now_s - self._snapshot_s
-        many = config.metadata_log_max_record_bytes_between_snapshots
-        if not late and self._written_bytes < many:
-            return
-        try:
-            self.take_snapshot()
-        except KafkalogError as error:
-            # Nothing is lost: the log has everything.
-            known, self._not_taken = self._not_taken, told_once(error)
-            if known != self._not_taken:
-                _logger.error("%s: no snapshot: %s", self._log.path, error)
-
     def take_snapshot(self) -> SnapshotName | None:
-        """Write a snapshot of the image; None during a transaction, or while records wait for
-        space.
+        """As Snapshotting.take; None also while records wait for space.
 
-        Deletes all older ones except one; truncates a log larger than metadata.max.retention.bytes.
         Raises: IoFailed, NoSpace, ReadOnly, Closed.
         """
         with self._lock:
             self._check()
-            image = self.image
-            name = SnapshotName(image.offset + 1, image.epoch)
-            loaded = self._loaded
-            if loaded.replay.in_transaction or name.offset == 0 or self._tail.owes:
-                return None
-            self.manager.folders.sync()  # readers that start with it do not see removals
-            # removed
-            values = [encode(record, fields, image) for record, fields in snapshot_entries(image)]
-            times_ms = (image.timestamp_ms, self.manager.clock.now_ms())
-            data = render_snapshot(
-                values, image.epoch, times_ms, loaded.kraft_version, loaded.voters
-            )
-            with Directory(self._log.path) as folder:
-                folder.replace(name.file(), data)
-                self._written_bytes, self._not_taken = 0, None
-                self._snapshot_s = self.manager.clock.monotonic_s()
-                self._clean_up(folder)
-            return name
-
-    def _clean_up(self, folder: Directory) -> None:
-        kept = list_snapshots(self._log.path)
-        while len(kept) > SNAPSHOTS_KEPT:
-            folder.unlink(kept.pop(0).file())
-        if self._log.size_bytes > self.manager.config.metadata_max_retention_bytes:
-            self._log.roll()
-            # A reader that finds the newest damaged uses the one before it.
-            self._log.delete_before(kept[0].offset)
+            return None if self._tail.owes else self._snapshots.take(self._loaded, self.image)

@@ -3,10 +3,12 @@
 import json
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
+from uuid import UUID
 
 from kafkalog.disk.directory import Directory
+from kafkalog.disk.layout import uuid_text
 from kafkalog.errors import ArgumentError, CorruptLog
 from kafkalog.kraft.batches import KRAFT_VERSION, VOTERS, Raw, kraft_version_of, records_in
 from kafkalog.kraft.records import decode
@@ -15,7 +17,9 @@ from kafkalog.log.log import Log
 from kafkalog.metadata.changes import Replay
 from kafkalog.metadata.image import MetadataImage, empty_image
 
-__all__ = ["QUORUM_STATE", "Loaded", "known_epoch", "load", "render_quorum_state"]
+__all__ = [
+    "QUORUM_STATE", "Loaded", "known_epoch", "load", "render_observer_state", "render_quorum_state",
+]  # fmt: skip
 
 QUORUM_STATE = "quorum-state"
 _logger = logging.getLogger(__name__)
@@ -84,13 +88,14 @@ class Loaded:
             self.removed.add(entry.fields.topic_id)
 
 
-def load(log: Log, cluster_id: str, node_id: int) -> Loaded:
-    """Read the newest snapshot that is complete and connects to the log, then the log.
+def load(log: Log, cluster_id: str, node_id: int, end: int | None = None) -> Loaded:
+    """Read the newest snapshot that is complete and connects to the log, then the log, up to `end`;
+    None: all of it.
 
     Raises: CorruptLog if neither it nor the log has the beginning.
     """
     problems: list[str] = []
-    start, end = log.start_offset, log.end_offset
+    start, end = log.start_offset, log.end_offset if end is None else end
     loaded = Loaded(cluster_id, node_id)
     for name in reversed(list_snapshots(log.path)):
         if name.offset < start:
@@ -179,4 +184,18 @@ def render_quorum_state(node_id: int, epoch: int, directory_id: str | None) -> b
                    "currentVoters": [{"voterId": node_id}], "data_version": 0}  # fmt: skip
     else:
         content.update(votedId=node_id, votedDirectoryId=directory_id, data_version=1)
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
+def render_observer_state(
+    leader: int, epoch: int, voters: Sequence[int], kraft_version: int
+) -> bytes:
+    """quorum-state of a node without a vote.  `voters`: those of the settings, for version 0."""
+    content: dict[str, object] = {"leaderId": leader, "leaderEpoch": epoch, "votedId": -1}
+    if kraft_version:
+        content.update(votedDirectoryId=uuid_text(UUID(int=0)), data_version=1)
+    else:
+        named = [{"voterId": one} for one in sorted(voters)]
+        content = {"clusterId": "", **content, "appliedOffset": 0, "currentVoters": named,
+                   "data_version": 0}  # fmt: skip
     return json.dumps(content, separators=(",", ":")).encode()

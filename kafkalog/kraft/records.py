@@ -6,6 +6,7 @@ from typing import Any
 from kafkalog.disk.layout import uuid_text
 from kafkalog.errors import CorruptLog, KafkalogError
 from kafkalog.metadata.changes import Entry
+from kafkalog.metadata.configs import is_sensitive
 from kafkalog.metadata.image import METADATA_VERSION, MetadataImage
 from kafkalog.metadata.levels import LEVEL_NEW
 from kafkalog.wire import records as wire
@@ -15,6 +16,7 @@ __all__ = [
     "decode",
     "describe",
     "encode",
+    "holds_secret",
     "record_version",
 ]
 
@@ -58,15 +60,32 @@ def decode(value: bytes) -> Entry | str:
 
 
 def describe(value: bytes) -> str:
-    """A record in readable form: its name, version and fields.
+    """A record in readable form: its name, version and fields, without secrets.
 
     Raises: CorruptLog.
     """
     entry = decode(value)
     if isinstance(entry, str):
         return entry
-    words = [f"{name}={_plain(field)}" for name, field in entry.fields]
+    hidden = "value" if _is_secret_setting(entry) else ""
+    words = [f"{name}={'hidden' if name == hidden else _plain(field)}"
+             for name, field in entry.fields]  # fmt: skip
     return " ".join([f"{entry.name} v{entry.version}", *words])
+
+
+def holds_secret(value: bytes) -> bool:
+    """True if a record has a password, a key or a credential, which `describe` leaves out.
+
+    Raises: CorruptLog.
+    """
+    entry = decode(value)
+    return not isinstance(entry, str) and (
+        entry.name == "UserScramCredentialRecord" or _is_secret_setting(entry)
+    )
+
+
+def _is_secret_setting(entry: Entry) -> bool:
+    return entry.name == "ConfigRecord" and is_sensitive(dict(entry.fields)["name"])
 
 
 def _plain(field: Any) -> str:

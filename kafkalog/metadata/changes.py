@@ -22,6 +22,7 @@ __all__ = [
     "Entry",
     "Replay",
     "acl_fields",
+    "acl_of",
     "broker_fields",
     "partition_fields",
     "snapshot_entries",
@@ -440,6 +441,11 @@ def broker_fields(broker: Broker) -> dict[str, Any]:
 def acl_fields(acl_id: uuid.UUID, acl: Acl) -> dict[str, Any]:
     """An AccessControlEntryRecord."""
     return {"id": acl_id, **dict(zip(_ACL_FIELDS, acl, strict=True))}
+
+
+def acl_of(fields: Mapping[str, Any]) -> Acl:
+    """The ACL of an AccessControlEntryRecord, the reverse of `acl_fields`."""
+    return Acl(*(fields[name] for name in _ACL_FIELDS))
 
 
 def token_fields(token: Token) -> dict[str, Any]:

@@ -15,9 +15,10 @@ from kafkalog.config.listeners import own_setting
 from kafkalog.config.protection import bare_name, refuse_protection
 from kafkalog.config.served import INTERNAL_SEGMENT_BYTES, check_segment_bytes, check_served
 from kafkalog.config.server import DYNAMIC, ServerConfig, is_dynamic
+from kafkalog.config.ssl import KEY_SETTINGS
 from kafkalog.config.topic import TopicConfig
 from kafkalog.disk.layout import topic_problem
-from kafkalog.errors import InvalidSetting, UnknownSetting
+from kafkalog.errors import InvalidSetting, NotFound, UnknownSetting
 from kafkalog.metadata.image import (
     BROKER,
     CLIENT_METRICS,
@@ -55,8 +56,7 @@ _TYPES = {
 }  # fmt: skip
 
 _AT_START = frozenset({
-    "broker.id", "controller.listener.names", "controller.quorum.bootstrap.servers",
-    "controller.quorum.voters", "log.dir", "log.dirs", "process.roles",
+    "broker.id", "log.dir", "log.dirs",
 })  # fmt: skip
 """Names that a properties file may have, but are not our settings, and that no running broker
 changes."""
@@ -78,6 +78,8 @@ _ALONE = frozenset(s.name for s in TopicConfig.table.values() if not s.synonym)
 """Topic settings without a broker-wide default."""
 
 Record = tuple[str, Any]
+KeyCheck = Callable[[MetadataImage], None]
+"""Refuses settings with keys that cannot be used.  Raises: InvalidSetting, NotFound."""
 Result = dict[str, Any]
 
 
@@ -158,15 +160,20 @@ def _check_broker(
 ) -> None:
     _check_broker_name(image, name)
     _check_min_insync(image, name, changed)
-    known = {n for n in (*static.names(), *_AT_START) if n not in DYNAMIC and n in changed}
-    if known:
-        raise Refused(
-            ErrorCode.INVALID_REQUEST,
-            f"Cannot update these configs dynamically: {sorted(known)}",
-        )
+    known = set(static.names()) | _AT_START
+    for problem, refused in (
+        ("Cannot update these configs dynamically", known - DYNAMIC - KEY_SETTINGS),
+        ("These security configs can be dynamically updated only per-listener using the listener "
+         "prefix", KEY_SETTINGS),
+        ("Cannot update these configs at default cluster level, broker id must be specified",
+         {key for key in changed if not name and _is_key(key)}),
+    ):  # fmt: skip
+        if found := sorted(refused & changed.keys()):
+            raise Refused(ErrorCode.INVALID_REQUEST, f"{problem}: {found}")
     for key, value in changed.items():
         try:
-            refuse_protection(key, value, running=own_setting(key) is not None)
+            if not _is_key(key) or static.get("zookeeper.connect"):
+                refuse_protection(key, value, running=own_setting(key) is not None)
             if value is not None and is_dynamic(key):
                 check_served(type(static)({key: value}))
         except InvalidSetting as error:
@@ -174,6 +181,22 @@ def _check_broker(
     for key in _THREADS:
         if key in changed and key in static.table:
             _check_threads(image, name, (key, changed[key]), static)
+
+
+def _is_key(name: str) -> bool:
+    """True for a setting of a listener's keys."""
+    own = own_setting(name)
+    return own is not None and not own.mechanism and own.name in KEY_SETTINGS
+
+
+def _check_keys(
+    image: MetadataImage, changed: Mapping[str, str | None], check: KeyCheck | None
+) -> None:
+    if check is not None and any(map(_is_key, changed)):
+        try:
+            check(image)
+        except (InvalidSetting, NotFound) as error:
+            raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
 
 
 def _check_min_insync(image: MetadataImage, name: str, changed: Mapping[str, str | None]) -> None:
@@ -236,8 +259,9 @@ def _check_resource(image: MetadataImage, kind: int, name: str) -> None:
 
 
 def incremental_alter_configs(
-    image: MetadataImage, asked: SettingChanges, static: BrokerConfig
-) -> tuple[list[Record], list[Result]]:
+    image: MetadataImage, asked: SettingChanges, static: BrokerConfig,
+    check: KeyCheck | None = None,
+) -> tuple[list[Record], list[Result]]:  # fmt: skip
     """IncrementalAlterConfigs: records, and its response's `responses`."""
 
     def wanted(resource: ResourceChange) -> dict[str, str]:
@@ -253,19 +277,20 @@ def incremental_alter_configs(
                 found[change.name] = _listed(image, (kind, name), found, change, static)
         return found
 
-    return _alter(image, asked, static, wanted)
+    return _alter(image, asked, static, wanted, check)
 
 
 def alter_configs(
-    image: MetadataImage, asked: SettingChanges, static: BrokerConfig
-) -> tuple[list[Record], list[Result]]:
+    image: MetadataImage, asked: SettingChanges, static: BrokerConfig,
+    check: KeyCheck | None = None,
+) -> tuple[list[Record], list[Result]]:  # fmt: skip
     """AlterConfigs, which replaces all settings of a resource; records and `responses`."""
 
     def wanted(resource: ResourceChange) -> dict[str, str]:
         _check_changes(resource.changes)
         return {change.name: change.value or "" for change in resource.changes}
 
-    return _alter(image, asked, static, wanted)
+    return _alter(image, asked, static, wanted, check)
 
 
 def _check_changes(changes: Sequence[SettingChange]) -> None:
@@ -323,6 +348,7 @@ def _alter(
     asked: SettingChanges,
     static: BrokerConfig,
     wanted: Callable[[ResourceChange], dict[str, str]],
+    check: KeyCheck | None,
 ) -> tuple[list[Record], list[Result]]:
     counts = Counter((one.kind, one.name) for one in asked.resources)
     records: list[Record] = []
@@ -346,6 +372,7 @@ def _alter(
             else:
                 _check_broker(image, name, changed, static)
                 _check_topics(image, after, static)
+                _check_keys(after, changed, check)
         except Refused as error:
             result.update(error_code=int(error.code), error_message=str(error))
             continue

@@ -128,6 +128,11 @@ class MetadataImage(NamedTuple):
     """Counts of unknown records, and of records that depend on them, by kind.  A directory with any
     of them is opened for reading only."""
 
+    @property
+    def living(self) -> dict[int, Broker]:
+        """The brokers that are not fenced."""
+        return {number: one for number, one in self.brokers.items() if not one.fenced}
+
     def topic(self, topic_id: uuid.UUID) -> Topic | None:
         """The topic with this id."""
         name = self.names.get(topic_id)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         MorePartitions,
         NewTopics,
         Result,
-        SettingChanges,
         SettingsAsked,
         TopicMoves,
         TopicNamed,
@@ -45,6 +44,10 @@ class Metadata(Protocol):
     @property
     def clustered(self) -> bool:
         """True if the node belongs to a cluster with a controller."""
+
+    @property
+    def on_zookeeper(self) -> bool:
+        """True if the metadata are in ZooKeeper, False if they are KRaft's log."""
 
     @property
     def controller(self) -> int:
@@ -90,12 +93,6 @@ class Changeable(Metadata, Protocol):
 
     def create_partitions(self, asked: MorePartitions, charge: Charge = free) -> list[Result]:
         """One result per topic."""
-
-    def alter_configs(self, asked: SettingChanges) -> list[Result]:
-        """One result per resource."""
-
-    def incremental_alter_configs(self, asked: SettingChanges) -> list[Result]:
-        """One result per resource."""
 
     def update_features(self, asked: FeatureChanges) -> Result:
         """The error for the whole request, if any."""

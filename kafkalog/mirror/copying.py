@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from kafkalog import errors
-from kafkalog.client.buffer.delivery import ManyFuture
+from kafkalog.client.buffer.delivery import Batch, ManyFuture
 from kafkalog.client.fetch.fetched import Fetched
 from kafkalog.client.link.failures import failure, passing
 from kafkalog.mirror.batches import Part, parts
 from kafkalog.mirror.groups import moves
 from kafkalog.mirror.life import WAIT_MS, Run
 from kafkalog.mirror.losses import copy_loss, rewound
-from kafkalog.mirror.spans import Copied, joined, paired, thinned
+from kafkalog.mirror.spans import Copied, joined, noted, paired, thinned
 from kafkalog.mirror.state import Progress
 from kafkalog.mirror.topics import Topics, id_of
 from kafkalog.mirror.wish import Counts, Tell, Wish
@@ -31,6 +32,9 @@ LINGER_MS = 50
 """How long a transaction waits for more, each time."""
 OPEN_S = 1.0
 """And in total: readers of the copy see records that much later."""
+PIECE_BYTES = 600
+"""Memory for a piece until the transaction ends: where it was, and where it went.  Measured, and
+rounded up."""
 KINDS = ("", "classic", "consumer")
 """Types of groups that commit offsets; other types have other state."""
 
@@ -60,6 +64,9 @@ class Copying(Topics):
         self._sent: dict[TopicPartition, _Sent] = {}
         self._after: dict[TopicPartition, int] = {}
         self._bytes = 0
+        """Received."""
+        self._kept_bytes = 0
+        """About the memory of its records and of what is remembered of them."""
         self._until_s = 0.0
 
     def __enter__(self) -> Copying:
@@ -149,8 +156,9 @@ class Copying(Topics):
         for one in found:
             if one.tp in self.fetcher.positions and self._is_ours(one):
                 self._take(one)
-        full = self._bytes >= self.wish.transaction_bytes
-        if self._open and (not found or full or time.monotonic() >= self._until_s):
+            if self._stale:
+                return
+        if self._open and (not found or self._full or time.monotonic() >= self._until_s):
             self._commit()
         ends = self.fetcher.ends
         self.counts.lag = sum(
@@ -172,30 +180,53 @@ class Copying(Topics):
             self.producer.begin_transaction()
             self._open, self._until_s = True, time.monotonic() + OPEN_S
 
+    @property
+    def _full(self) -> bool:
+        return self._kept_bytes >= self.wish.transaction_bytes
+
     def _take(self, one: Fetched) -> None:
+        """Send the records, in as many transactions as their limit makes of them."""
         self._begin()
-        topic = self.wish.renamed(one.tp.topic)
-        sent = self._sent.setdefault(one.tp, _Sent([], []))
-        try:
-            for part in parts(one.data, one.start, one.aborted):
-                sent.futures.append(self._send(topic, one.tp.partition, part))
-                sent.batches.extend(part.batches)
-        except errors.CorruptMessage as problem:
-            raise type(problem)(f"{one.tp.topic}-{one.tp.partition}: {problem}") from None
+        for part, future in self._sending(one):
+            sent = self._sent.setdefault(one.tp, _Sent([], []))
+            before = len(sent.batches)
+            sent.futures.append(future)
+            for batch in part.batches:
+                noted(sent.batches, batch)
+            self._after[one.tp] = part.batches[-1].last + 1
+            pieces = 1 + len(sent.batches) - before
+            self._kept_bytes += len(part.data) + pieces * PIECE_BYTES
+            if self._full:
+                self._commit()
+                if self._stale:
+                    return
+                self._begin()
         self._after[one.tp] = one.next_offset
         self._bytes += len(one.data)
 
+    def _sending(self, one: Fetched) -> Iterator[tuple[Part, ManyFuture]]:
+        topic = self.wish.renamed(one.tp.topic)
+        try:
+            for part in parts(one.data, one.start, one.aborted):
+                yield part, self._send(topic, one.tp.partition, part)
+        except errors.CorruptMessage as problem:
+            raise type(problem)(f"{one.tp.topic}-{one.tp.partition}: {problem}") from None
+
     def _send(self, topic: str, partition: int, part: Part) -> ManyFuture:
-        if not part.records:
+        if part.records is None:
             return self.producer.send_batches(topic, part.data, partition=partition)
-        futures = [
-            self.producer.send(
+        runs: list[tuple[Batch, int, int]] = []
+        for one in part.records():
+            future = self.producer.send(
                 topic, one.value, one.key, partition=partition, timestamp_ms=one.timestamp_ms,
                 headers=one.headers,
-            )
-            for one in part.records
-        ]  # fmt: skip
-        return ManyFuture([(f._batch, f._index, f._index) for f in futures])
+            )  # fmt: skip
+            batch, index = future._batch, future._index
+            if runs and runs[-1][0] is batch and runs[-1][2] + 1 == index:
+                runs[-1] = batch, runs[-1][1], index
+            else:
+                runs.append((batch, index, index))
+        return ManyFuture(runs)
 
     def _commit(self) -> None:
         """Write the records and the progress, or neither."""
@@ -221,7 +252,7 @@ class Copying(Topics):
         self.counts.bytes += size
 
     def _forget_transaction(self) -> None:
-        self._open, self._bytes = False, 0
+        self._open, self._bytes, self._kept_bytes = False, 0, 0
         self._sent.clear()
         self._after.clear()
 

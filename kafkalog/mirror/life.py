@@ -80,7 +80,8 @@ class Life:
         self._stack = ExitStack()
         self._progress: dict[TopicPartition, Progress] = {}
         """By the source's partitions."""
-        self._said: set[str] = set()
+        self._said: set[int] = set()
+        """Hashes of warnings, which may have long names in them."""
 
     def _enter(self) -> None:
         wish, stack = self.wish, self._stack
@@ -95,7 +96,8 @@ class Life:
         self.own = f"{state.PREFIX}{name}"
         self._make_own()
         self._take_over()
-        self.others = stack.enter_context(StateReader(wish.source, "source", CLIENT_ID))
+        others = StateReader(wish.source, "source", CLIENT_ID, spans=False)
+        self.others = stack.enter_context(others)
         self.cluster = stack.enter_context(cluster_of(wish.source))
         answer = min(ANSWER_BYTES, wish.transaction_bytes)
         options = FetchOptions(
@@ -165,6 +167,6 @@ class Life:
         self.counts.transactions += 1
 
     def _say_once(self, text: str) -> None:
-        if text not in self._said and len(self._said) < SAID_MAX:
-            self._said.add(text)
+        if hash(text) not in self._said and len(self._said) < SAID_MAX:
+            self._said.add(hash(text))
             self.warn(text)

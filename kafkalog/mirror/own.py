@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from kafkalog import errors
 from kafkalog.client.consumer.consumer import Consumer
-from kafkalog.mirror.state import State, take
+from kafkalog.mirror.state import STATES_BYTES_MAX, State, take
 from kafkalog.mirror.wish import Side
 from kafkalog.types import TopicPartition
 
@@ -25,11 +25,11 @@ class StateReader:
     A context manager; one thread.
     """
 
-    def __init__(self, at: Side, side: str, client_id: str) -> None:
-        """Nothing is sent yet.  `side`: source or target, for messages."""
+    def __init__(self, at: Side, side: str, client_id: str, *, spans: bool = True) -> None:
+        """Nothing is sent yet.  `side`: source or target, for messages; `spans`: see State."""
         self.states: dict[str, State] = {}
         """By topic."""
-        self._side = side
+        self._side, self._spans = side, spans
         self._reader = Consumer(
             at.where, isolation="read_committed", client_id=client_id,
             auto_offset_reset="earliest", config=at.config, oauth_token=at.token,
@@ -59,7 +59,7 @@ class StateReader:
         if end < self._places.get(tp.topic, -1):  # recreated
             del self.states[tp.topic], self._places[tp.topic]
         if end == self._places.get(tp.topic, 0):
-            self.states.setdefault(tp.topic, State())
+            self.states.setdefault(tp.topic, State(spans=self._spans))
             self._places.setdefault(tp.topic, 0)
             return
         reader.assign([tp])
@@ -67,10 +67,16 @@ class StateReader:
             reader.seek(tp, self._places[tp.topic])
         else:
             reader.seek_to_beginning(tp)
-        state = self.states.setdefault(tp.topic, State())
+        state = self.states.setdefault(tp.topic, State(spans=self._spans))
         until_s = time.monotonic() + STATE_S
         while (before := reader.position(tp)) < end:
             take(reader.poll(READ_MS), tp.topic, state)
+            if sum(one.bytes for one in self.states.values()) > STATES_BYTES_MAX:
+                raise errors.BadAnswer(
+                    f"topic {tp.topic!r} of the {self._side}: found more than {STATES_BYTES_MAX} "
+                    "bytes of mirrors' states, wanted less; delete the topics of mirrors that are "
+                    "gone"
+                )
             if reader.position(tp) > before:
                 until_s = time.monotonic() + STATE_S
             elif time.monotonic() > until_s:

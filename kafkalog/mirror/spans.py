@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 __all__ = [
-    "SPANS_MAX", "Copied", "Span", "cut_back", "joined", "paired", "reached", "thinned",
+    "SPANS_MAX", "Copied", "Span", "cut_back", "joined", "noted", "paired", "reached", "thinned",
     "translated",
 ]  # fmt: skip
 
@@ -26,12 +26,26 @@ class Span(NamedTuple):
 
 
 class Copied(NamedTuple):
-    """A batch of the source that was copied."""
+    """A batch of the source that was copied, or consecutive ones without holes."""
 
     first: int
     last: int
     count: int  # type: ignore[assignment]
     """Fewer than its offsets: it was compacted, and the positions of the holes are unknown."""
+
+    @property
+    def dense(self) -> bool:
+        """True if it has no holes."""
+        return self.count == self.last - self.first + 1
+
+
+def noted(batches: list[Copied], one: Copied) -> None:
+    """Add a batch; it becomes part of the last one if neither has holes and none is between."""
+    before = batches[-1] if batches else None
+    if before and before.last + 1 == one.first and before.dense and one.dense:
+        batches[-1] = Copied(before.first, one.last, before.count + one.count)
+    else:
+        batches.append(one)
 
 
 def paired(batches: Iterable[Copied], runs: Iterable[tuple[int, int]]) -> list[Span]:
@@ -43,8 +57,7 @@ def paired(batches: Iterable[Copied], runs: Iterable[tuple[int, int]]) -> list[S
     left = iter(runs)
     at, end = 0, 0
     for batch in batches:
-        dense = batch.count == batch.last - batch.first + 1
-        done = 0
+        dense, done = batch.dense, 0
         while done < batch.count:
             if at == end:
                 first, last = next(left, (0, -1))

@@ -13,8 +13,8 @@ from kafkalog.mirror.spans import SPANS_MAX, Span
 from kafkalog.types import Record, TopicPartition
 
 __all__ = [
-    "CONFIG", "NEVER", "OWNER_KEY", "PREFIX", "Cut", "Owner", "Progress", "State", "key_of",
-    "owner_value", "take", "value_of",
+    "CONFIG", "NEVER", "OWNER_KEY", "PREFIX", "STATES_BYTES_MAX", "Cut", "Owner", "Progress",
+    "State", "key_of", "owner_value", "take", "value_of",
 ]  # fmt: skip
 
 PREFIX = "kafkalog-mirror."
@@ -30,6 +30,10 @@ VERSION = 2
 VERSION_MIN = 1
 """Version 1 has no leader epochs, no names of copies and no owner."""
 CLUSTERS_MAX = 64
+VALUE_BYTES_MAX = 128 << 10
+"""For a key and its value: longer ones are no mirror's."""
+STATES_BYTES_MAX = 256 << 20
+"""For the keys and values of all partitions that a mirror reads: about 100,000 partitions."""
 OWNER_KEY = b'{"owner": true}'
 
 
@@ -90,6 +94,22 @@ class State:
     progress: dict[TopicPartition, Progress] = field(default_factory=dict)
     """By the source's partitions."""
     owner: Owner | None = None
+    spans: bool = True
+    """False: progress is kept without spans and losses: enough to recognise copies."""
+    bytes: int = field(default=0, compare=False)
+    """The size of the keys and values in `progress`."""
+    _sizes: dict[TopicPartition, int] = field(default_factory=dict, compare=False, repr=False)
+
+    def put(self, tp: TopicPartition, progress: Progress | None, size: int) -> None:
+        """Set a partition's progress, of `size` bytes; None: forget it."""
+        self.bytes -= self._sizes.pop(tp, 0)
+        if progress is None:
+            self.progress.pop(tp, None)
+            return
+        if not self.spans:
+            progress = progress._replace(spans=(), lost="")
+        self.progress[tp], self._sizes[tp] = progress, size
+        self.bytes += size
 
 
 def key_of(tp: TopicPartition) -> bytes:
@@ -124,6 +144,9 @@ def take(records: Iterable[Record], topic: str, state: State) -> None:
 
 
 def _apply(record: Record, state: State) -> None:
+    size = len(record.key or b"") + len(record.value or b"")
+    if size > VALUE_BYTES_MAX:
+        raise ValueError(f"{size} bytes")
     value = None if record.value is None else json.loads(record.value)
     if value is not None and not VERSION_MIN <= _number(value["version"]) <= VERSION:
         raise ValueError(f"version {value['version']!r}")
@@ -132,10 +155,7 @@ def _apply(record: Record, state: State) -> None:
         return
     key = json.loads(record.key or b"")
     tp = TopicPartition(_text(key["topic"]), _number(key["partition"]))
-    if value is None:
-        state.progress.pop(tp, None)
-    else:
-        state.progress[tp] = _progress(value)
+    state.put(tp, None if value is None else _progress(value), size)
 
 
 def _progress(value: Any) -> Progress:

@@ -24,6 +24,8 @@ __all__ = ["Topics", "id_of"]
 
 EPOCHS_MS = 10_000
 """How long a leader may have metadata that is older than the records copied."""
+SETTINGS_AT_ONCE = 200
+"""Topics whose settings are in memory at the same time: each has dozens, on both sides."""
 HOW_TO_ACCEPT = "accept the loss by --accept-loss, or let a mirror with another name copy it"
 
 
@@ -267,6 +269,10 @@ class Topics(Life):
     # ---- settings ----------------------------------------------------------------------
 
     def _follow_settings(self, names: list[str]) -> None:
+        for first in range(0, len(names), SETTINGS_AT_ONCE):
+            self._follow_some(names[first : first + SETTINGS_AT_ONCE])
+
+    def _follow_some(self, names: list[str]) -> None:
         source = self.source.describe_configs([("topic", name) for name in names])
         target = self.target.describe_configs([("topic", self.wish.renamed(n)) for n in names])
         for side, found in (("source", source), ("target", target)):

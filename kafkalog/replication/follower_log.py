@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import KafkalogError, NotLeaderOrFollower
 from kafkalog.log.handle import Handle, states
 from kafkalog.log.log import Log, handle_of
 from kafkalog.log.removal import truncate_fully
+from kafkalog.metadata.image import Partition
 from kafkalog.replication.following import (
     NOTHING_KNOWN,
     Action,
@@ -26,7 +27,9 @@ from kafkalog.replication.following import (
 )
 from kafkalog.replication.keeping import keep
 
-__all__ = ["FollowerLog", "all_now", "not_synced_before_leading", "sync_before_leading"]
+__all__ = [
+    "FollowerLog", "all_now", "lead_held", "not_synced_before_leading", "sync_before_leading",
+]  # fmt: skip
 
 _logger = logging.getLogger(__name__)
 
@@ -42,6 +45,21 @@ def sync_before_leading(handle: Handle) -> None:
     """
     if _is_durable(handle) and _is_behind(handle.state()):
         handle.flush()
+
+
+def lead_held(log: Log, state: Partition | None, node: int) -> int:
+    """Let an open log append in its partition's leader epoch, if node `node` leads it; returns that
+    epoch.  `state`: of the node's replica; None: it has none.
+
+    Raises: NotLeaderOrFollower; IoFailed and others, as `sync_before_leading`.
+    """
+    if state is None:
+        raise NotLeaderOrFollower(f"{log!r} is not kept by node {node}")
+    if state.leader == node:
+        handle = handle_of(log)
+        sync_before_leading(handle)
+        handle.lead(state.leader_epoch)
+    return state.leader_epoch
 
 
 def not_synced_before_leading(handles: Iterable[Handle]) -> set[Handle]:

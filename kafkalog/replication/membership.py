@@ -11,14 +11,21 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kafkalog.client.link.transport import Address, Options
-    from kafkalog.metadata.image import Partition
+    from kafkalog.metadata.image import MetadataImage, Partition
     from kafkalog.metadata.requests import Result, SettingChanges
+    from kafkalog.metadata.source import Planned
     from kafkalog.replication.roles import Effect
     from kafkalog.types import TopicPartition
     from kafkalog.wire.api import Api
     from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["ControllerConnection", "Controlling", "Membership"]
+__all__ = [
+    "ControllerConnection",
+    "Controlling",
+    "Membership",
+    "QuorumMembership",
+    "ZooKeeperMembership",
+]
 
 
 class ControllerConnection(Protocol):
@@ -104,3 +111,17 @@ class Controlling(Protocol):
 
     def stop(self) -> None:
         """Stop."""
+
+
+class ZooKeeperMembership(Membership, Protocol):
+    """A node's membership of a cluster on ZooKeeper."""
+
+    def alter(self, planned: Callable[[MetadataImage], Planned]) -> list[Result]:
+        """Change what protects the cluster, as planned on the image; its results."""
+
+
+class QuorumMembership(Membership, Protocol):
+    """A broker's membership of a cluster whose active controller leads a quorum."""
+
+    def await_controller(self, at_most_s: float) -> bool:
+        """Wait until an active controller is known; False: none is, or this is closed."""

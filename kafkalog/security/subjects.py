@@ -1,15 +1,17 @@
-"""The name of a client's certificate, and the principal's name that rules make of it.
+"""The names in certificates, and the name of the principal that rules make of a client's.
 
 Source: Java's X500Principal.getName (RFC 2253), Kafka's SslPrincipalMapper.
 """
 
+import base64
+import binascii
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from kafkalog.errors import AuthenticationFailed, InvalidSetting
 
-__all__ = ["PrincipalRules", "distinguished_name"]
+__all__ = ["PrincipalRules", "distinguished_name", "names_of"]
 
 _KEYWORDS = {
     "2.5.4.3": "CN", "2.5.4.6": "C", "2.5.4.7": "L", "2.5.4.8": "ST", "2.5.4.9": "STREET",
@@ -23,6 +25,11 @@ _TEXTS = {
 }  # fmt: skip
 """Encodings by the tag of a string of ASN.1."""
 _SEQUENCE, _SET, _OID = 0x30, 0x31, 0x06
+_VERSION, _EXTENSIONS = 0xA0, 0xA3
+"""Tags of optional parts of a certificate."""
+_OTHER_NAMES = bytes.fromhex("551d11")
+"""The number of the extension subjectAltName."""
+_PEM = re.compile(rb"-----BEGIN CERTIFICATE-----([^-]+)-----END")
 _ESCAPED = ',=+<>#;"\\'
 _SPLITTER = re.compile(
     r"\s*((DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?).*?|(.*?))\s*(,\s*|$)"
@@ -42,10 +49,42 @@ def distinguished_name(der: bytes) -> str:
         ((tag, name),) = _items(der)
         if tag != _SEQUENCE:
             raise ValueError
-        parts = ["+".join(_attributes(tag, one)) for tag, one in _items(name)]
+        parts = _relative_names(name)
     except (ValueError, IndexError):
         raise AuthenticationFailed("the subject of the client's certificate is damaged") from None
     return ",".join(reversed(parts))
+
+
+def names_of(pem: bytes) -> tuple[str, frozenset[tuple[int, bytes]]]:
+    """The subject of the first certificate in a PEM text, and its other names (subjectAltName),
+    each with its tag and bytes.
+
+    Raises: InvalidSetting (the bytes are no certificate).
+    """
+    try:
+        match = _PEM.search(pem)
+        if match is None:
+            raise ValueError
+        ((_, certificate),) = _items(base64.b64decode(match[1]))
+        (_, signed), *_ = _items(certificate)
+        fields = [one for one in _items(signed) if one[0] != _VERSION]
+        subject = ",".join(reversed(_relative_names(fields[4][1])))
+        others: list[tuple[int, bytes]] = []
+        for tag, extensions in fields:
+            if tag == _EXTENSIONS:
+                ((_, listed),) = _items(extensions)
+                for _, extension in _items(listed):
+                    (_, number), *_, (_, value) = _items(extension)
+                    if number == _OTHER_NAMES:
+                        ((_, names),) = _items(value)
+                        others += _items(names)
+    except (ValueError, IndexError, binascii.Error):
+        raise InvalidSetting("the certificate is damaged") from None
+    return subject, frozenset(others)
+
+
+def _relative_names(name: bytes) -> list[str]:
+    return ["+".join(_attributes(tag, one)) for tag, one in _items(name)]
 
 
 def _items(data: bytes) -> Iterator[tuple[int, bytes]]:

@@ -6,7 +6,7 @@ which it gets from here for each principal (`server/rules.py`, `_native/plane/ad
 
 import logging
 import threading
-import time
+from collections import deque
 from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog._native import lib
 from kafkalog.config.protection import refuse_protection
-from kafkalog.config.server import ServerConfig
-from kafkalog.errors import Timeout
+from kafkalog.config.server import ServerConfig, is_dynamic
+from kafkalog.errors import Closed, Timeout
 from kafkalog.metadata.image import BROKER
 from kafkalog.security.authorizer import Authorizer
 from kafkalog.security.permissions import CLUSTER_NAME, SUPPORTED, Kind, Operation
@@ -24,6 +24,7 @@ from kafkalog.security.principal import Principal
 from kafkalog.server.denials import Denials
 from kafkalog.server.network.listeners import INSIDE
 from kafkalog.server.network.reactor import ANONYMOUS, RIGHTS
+from kafkalog.server.network.rights import Denied
 from kafkalog.server.rules import NOTHING, Rules, rules_of
 
 if TYPE_CHECKING:
@@ -40,10 +41,10 @@ _KINDS_IN_C = (Kind.TOPIC, Kind.TRANSACTIONAL_ID)
 """In the order of KL_RULES_*."""
 NUMBERS_KEPT = 1024
 """From this number on, those that no connection has any more are looked for."""
-GIVEN_S = 600.0
-"""A number is not taken back so soon after it was given: its connection may be about to have it."""
 FIRST = lib.KL_PROCESS + 1
 """The first number for a client."""
+LOOK_MS, PAUSE_S = 60_000, 0.2
+"""How long the thread that logs denials waits for one, and after one that was only counted."""
 
 
 class _Holder(NamedTuple):
@@ -64,17 +65,19 @@ class Admission:
         self._reactor = reactor
         self._authorizer = authorizer
         self._denials = Denials()
-        self._lock = threading.Lock()  # guards what follows, changes of ACLs, and those in C
+        self._lock = threading.RLock()  # guards what follows, changes of ACLs, and those in C
         anonymous = _Holder(ANONYMOUS_PRINCIPAL, "")
         self._holders = {ANONYMOUS: anonymous, lib.KL_PROCESS: anonymous}
         self._numbers: dict[_Holder, int] = {}
-        self._given: dict[int, float] = {}  # when number_of returned it last
-        self._free: list[int] = []
+        self._free: deque[int] = deque()  # the ones that were taken back last come last
+        self._reap_at = NUMBERS_KEPT
         self._current: set[int] = set()  # numbers whose rules C has
         self._common: bool = False  # C has the rules that apply to all
         if authorizer is not None:
             self._reactor.set_rules(ANONYMOUS, 0, [NOTHING, NOTHING], unnamed=False)
             self._outdate()
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
 
     # ---- principals ----------------------------------------------------------------------------
 
@@ -82,11 +85,19 @@ class Admission:
         """The principal of a number."""
         return self._holders[number].principal
 
-    def number_of(self, principal: Principal, host: str) -> int:
-        """The number for a connection of this principal from a host (Peer.host), for
-        Reactor.set_principal without delay.  It is released with its last connection.
+    def identify(self, request: "Request", principal: Principal, expires_ms: int = -1) -> None:
+        """Let the connection of a request have a principal, from the answer on: Request.identify.
 
         Raises: Timeout: too many principals are connected; the connection is to be closed.
+        """
+        with self._lock:  # until the connection holds the number, nobody takes it back
+            request.identify(self.number_of(principal, request.peer.host), expires_ms)
+
+    def number_of(self, principal: Principal, host: str) -> int:
+        """The number of a principal at a host (Peer.host).  Once there are many, one that no
+        connection holds is taken back.
+
+        Raises: Timeout: all are held.
         """
         with self._lock:
             holder = _Holder(principal, host)
@@ -99,14 +110,15 @@ class Admission:
                     self._reactor.set_permit(number, RIGHTS)
                 else:
                     self._renew(number)
-            self._given[number] = time.monotonic()
             return number
 
     def _new_number(self) -> int:
-        if not self._free and len(self._holders) >= NUMBERS_KEPT:
+        full = len(self._holders) >= lib.KL_PRINCIPALS_MAX
+        if not self._free and (full or len(self._holders) >= self._reap_at):
             self._reap()
+            self._reap_at = max(self._reap_at, 2 * (len(self._holders) - FIRST - len(self._free)))
         if self._free:
-            return self._free.pop()
+            return self._free.popleft()
         number = len(self._holders)
         if number >= lib.KL_PRINCIPALS_MAX:
             raise Timeout(
@@ -116,10 +128,9 @@ class Admission:
 
     def _reap(self) -> None:
         """Take back the numbers that no connection has any more."""
-        before = time.monotonic() - GIVEN_S
         for number in self._reactor.unheld(FIRST, len(self._holders)):
             holder = self._holders[number]
-            if self._numbers.get(holder) == number and self._given[number] < before:
+            if self._numbers.get(holder) == number:
                 del self._numbers[holder]
                 self._current.discard(number)
                 self._reactor.set_permit(number, 0)
@@ -185,6 +196,41 @@ class Admission:
             if self.allows(peer, operation, kind, name, quiet=True)
         )  # fmt: skip
 
+    # ---- denials by C --------------------------------------------------------------------------
+
+    def start(self, name: str) -> None:
+        """Log what C denies, until the reactor stops.  `name`: the thread's name begins so."""
+        if self._authorizer is not None:
+            self._thread = threading.Thread(
+                target=self._log_denied, name=f"{name} denials", daemon=True
+            )
+            self._thread.start()
+
+    def join(self) -> None:
+        """Wait for the thread, once the reactor has stopped."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _log_denied(self) -> None:
+        while True:
+            try:
+                found = self._reactor.denial(LOOK_MS)
+            except Closed:
+                return
+            if found is not None and not self._tell(found):
+                self._ended.wait(PAUSE_S)  # most of them are only counted: C does that, too
+
+    def _tell(self, found: Denied) -> bool:
+        holder = self._holders.get(found.principal)
+        if holder is None or self._authorizer is None:
+            return True
+        principal, host = holder.principal, java_host(holder.host)
+        decision = self._authorizer.decide(principal, host, found.operation, found.kind, found.name)
+        acl = None if decision.allowed else decision.acl  # the ACLs may have changed since
+        resource = found.kind, found.name
+        return self._denials.tell(principal, host, found.operation, resource, acl, found.lost)
+
     # ---- ACLs ----------------------------------------------------------------------------------
 
     def follow(self, metadata: "Metadata") -> None:
@@ -195,14 +241,24 @@ class Admission:
                 for acl in metadata.image.acls.values():
                     self._authorizer.add(acl)
                 self._outdate()
-            elif metadata.image.acls:
-                _logger.warning(
-                    "the metadata hold %d ACLs, and nobody enforces them, as authorizer.class.name "
-                    "is not set: EVERY CLIENT MAY DO EVERYTHING", len(metadata.image.acls),
-                )  # fmt: skip
+            else:
+                self._warn_of(metadata.image)
+
+    @staticmethod
+    def _warn_of(image: "MetadataImage") -> None:
+        """Without an authorizer."""
+        if image.acls:
+            _logger.warning(
+                "the metadata hold %d ACLs, and nobody enforces them, as authorizer.class.name "
+                "is not set: EVERY CLIENT MAY DO EVERYTHING", len(image.acls),
+            )  # fmt: skip
 
     def _changed(self, change: "Change") -> None:
-        if self._authorizer is None or change.old.acls is change.new.acls:
+        if change.old.acls is change.new.acls:
+            return
+        if self._authorizer is None:
+            if not change.old.acls:
+                self._warn_of(change.new)
             return
         old, new = change.old.acls.items(), change.new.acls.items()
         with self._lock:
@@ -228,7 +284,7 @@ class Admission:
         if self._authorizer is None or number == lib.KL_PROCESS:
             return
         if number == ANONYMOUS:  # of any host: from now on, of this one
-            request.identify(self.number_of(ANONYMOUS_PRINCIPAL, request.peer.host))
+            self.identify(request, ANONYMOUS_PRINCIPAL)
             return
         with self._lock:
             if number not in self._current:
@@ -294,4 +350,5 @@ def check_stored_settings(image: "MetadataImage") -> None:
     for resource in ("", str(image.node_id)):
         for name, value in image.config(BROKER, resource).items():
             where = f"the metadata, broker {resource or 'default'}: "
-            refuse_protection(name, value, where, running=True)
+            if not is_dynamic(name):
+                refuse_protection(name, value, where, running=True)

@@ -115,12 +115,11 @@ class Authentication:
         if request.peer.listener not in self._mechanisms:
             try:
                 principal = self._identify(request.peer.listener, request.subject)
-                number = self._admission.number_of(principal, request.peer.host)
+                self._admission.identify(request, principal)
             except KafkalogError as problem:
                 self._logged.warning("%s: %s", request.peer.host, problem)
                 request.drop()
                 return
-            request.identify(number)
             serve(request)
             return
         attempt = self._attempt(request.connection)
@@ -216,11 +215,10 @@ class Authentication:
             left_ms = max(1, expires_ms - self._clock.now_ms())
             lifetime_ms = min(lifetime_ms, left_ms) if lifetime_ms else left_ms
         try:
-            known = self._admission.number_of(principal, request.peer.host)
+            self._admission.identify(request, principal, lifetime_ms or -1)
         except KafkalogError as problem:
             self._logged.warning("%s: %s", request.peer.host, problem)
             raise _Refused(ErrorCode.SASL_AUTHENTICATION_FAILED, UNEXPECTED) from None
-        request.identify(known, lifetime_ms or -1)
         with self._lock:
             self._attempts.pop(request.connection, None)
             if lifetime_ms:

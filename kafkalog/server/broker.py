@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkalog.client.link.transport import Transport
 from kafkalog.clock import Clock, SkippingClock, SystemClock
-from kafkalog.config.protection import refuse_protections
+from kafkalog.config.protection import is_clustered, refuse_protections
 from kafkalog.config.replica import RACK_AWARE
 from kafkalog.config.served import check_served
 from kafkalog.config.server import ServerConfig
-from kafkalog.controller.tokens import remove_expired
 from kafkalog.coordinator.thread import Coordinator
 from kafkalog.directory.identity import check_unlocked, look, node_number
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.layout import MetaProperties
+from kafkalog.disk.secret import secret_of
 from kafkalog.errors import ArgumentError, Closed, ForkedHandle, InvalidSetting, KafkalogError
 from kafkalog.inspect.lost import lost_metadata
 from kafkalog.kraft.kraftlog import MetadataLog
 from kafkalog.log.hooks import hooks
 from kafkalog.log.owner import absolute
+from kafkalog.metadata.image import MetadataImage
 from kafkalog.metadata.source import Metadata
 from kafkalog.replication.options import fetcher_options
 from kafkalog.server.admission import Admission, authorizer_of, check_stored_settings
@@ -34,6 +35,7 @@ from kafkalog.server.authentication import Authentication, Mechanisms
 from kafkalog.server.controller_apis.forwarder import ControllerForwarder
 from kafkalog.server.controller_apis.interface import ControllerApis
 from kafkalog.server.controller_apis.member import ClusterMember
+from kafkalog.server.controller_apis.quorum_broker import QuorumBroker
 from kafkalog.server.controller_apis.single_node import SingleNode
 from kafkalog.server.coordinators import (
     follow_coordinators,
@@ -41,9 +43,10 @@ from kafkalog.server.coordinators import (
     transaction_coordinator,
 )
 from kafkalog.server.dispatch import Dispatch
-from kafkalog.server.dynamic import follow_settings
+from kafkalog.server.dynamic import follow_settings, in_effect
 from kafkalog.server.faults import Faults
 from kafkalog.server.handlers.leaders import follow_addresses
+from kafkalog.server.handlers.tokens import expire_tokens
 from kafkalog.server.listener_keys import ListenerKeys
 from kafkalog.server.mechanisms import mechanisms_of
 from kafkalog.server.network import listeners as places
@@ -67,6 +70,8 @@ from kafkalog.server.transactions.write_guards import Guards
 
 if TYPE_CHECKING:  # a node that is alone needs nothing of a cluster's
     from kafkalog.cluster.node.member import Member
+    from kafkalog.cluster.quorum.joining import Entry
+    from kafkalog.cluster.quorum.member import QuorumMember
     from kafkalog.zookeeper.driver import Driver
 
 __all__ = ["Broker", "node_of"]
@@ -143,9 +148,8 @@ class Broker:
         self._path = absolute(path)
         given = dict(config or {})
         refuse_protections(given)
-        if given.get(REBALANCE_DELAY) is None and not given.get("zookeeper.connect"):
-            given[REBALANCE_DELAY] = 0  # a program with its own broker knows when all members are
-            # there
+        if given.get(REBALANCE_DELAY) is None and not is_clustered(given):
+            given[REBALANCE_DELAY] = 0  # its program knows when all members are there
         if listeners is not None or "listeners" not in given:
             given["listeners"] = places.named(ANY_PORT if listeners is None else listeners)
         self._config = ServerConfig.of(given)
@@ -190,7 +194,13 @@ class Broker:
     def _mechanisms_of(self, planned: Sequence[places.Listener]) -> dict[int, Mechanisms]:
         """The SASL mechanisms of each listener that has some, by its number."""
         return {
-            number: mechanisms_of(self._config, one.name, lambda: self._metadata.image, self._clock)
+            number: mechanisms_of(
+                self._config,
+                one.name,
+                lambda: self._metadata.image,
+                self._clock,
+                lambda: self._secret,
+            )
             for number, one in enumerate(planned)
             if one.protocol.authenticates
         }
@@ -214,16 +224,23 @@ class Broker:
         if number != config.node_id:
             self._given = {**self._given, "node.id": number}
             self._config = config = ServerConfig.of(self._given)
-        clustered = bool(config.zookeeper_connect)
+        clustered = config.clustered
+        entry: Entry | None = None
         self._kraft: MetadataLog | None = None
-        self._member: Member | None = None
+        self._zookeeper: Member | None = None
+        self._quorum: QuorumMember | None = None
         self._controller: Driver | None = None
         self._replicas: ReplicaManager | None = None
-        if clustered:
+        if config.joins_quorum:
+            from kafkalog.cluster.quorum.joining import enter as enter_quorum
+            from kafkalog.cluster.quorum.member import join_quorum
+
+            entry = enter_quorum(self.path, found, config, number)
+        elif clustered:
             from kafkalog.cluster.node.joining import enter, join
 
-            self._member, taken = enter(self.path, found, config, number)
-            self._undo.append(self._member.close)
+            self._zookeeper, taken = enter(self.path, found, config, number)
+            self._undo.append(self._zookeeper.close)
             self._given = {**self._given, **taken}
             self._config = config = ServerConfig.of(self._given)
         self._manager = Manager(
@@ -238,38 +255,42 @@ class Broker:
                 "%s: was not closed in order; each log is recovered when it is first used",
                 self.path,
             )
-        if self._member is not None:
-            join(self._manager, self._member, found)
+        if self._zookeeper is not None:
+            join(self._manager, self._zookeeper, found)
+        elif entry is not None:
+            self._quorum = self._or_abandon(partial(join_quorum, self._manager, config, entry))
+            self._undo.append(self._quorum.close)
         else:
-            self._kraft = self._open_metadata(number)
+            self._kraft = self._or_abandon(
+                partial(MetadataLog.open, self._manager, number=number, check=check_stored_settings)
+            )
             self._undo.append(self._kraft.close)
             for line in lost_metadata(self._manager):
                 _logger.warning("%s: cut from the metadata: %s", self.path, line)
         source: Metadata | None = self._member or self._kraft
         assert source is not None
         self._metadata: Metadata = source
+        self._secret = secret_of(self._manager.state.directory) if self._mechanisms else b""
         if self._kraft is not None and config.delegation_token_secret_key:
-            period_ms = config.delegation_token_expiry_check_interval_ms
-            self._manager.every(
-                "delegation tokens", partial(self._remove_tokens, self._kraft), period_ms
-            )
+            expire_tokens(self._manager, self._kraft, config)
 
-    def _remove_tokens(self, metadata: MetadataLog) -> None:
-        """Remove the delegation tokens that have expired."""
-        metadata.alter(partial(remove_expired, now_ms=self._clock.now_ms()))
-
-    def _open_metadata(self, number: int) -> MetadataLog:
+    def _or_abandon(self, opened: Callable[[], Part]) -> Part:
         try:
-            return MetadataLog.open(self._manager, number=number, check=check_stored_settings)
+            return opened()
         except BaseException:
             self._manager.abandon()  # an orderly end would write, too
             raise
+
+    @property
+    def _member(self) -> "Member | QuorumMember | None":
+        """Its membership of a cluster; None: a single node."""
+        return self._zookeeper or self._quorum
 
     def _number(self, meta: MetaProperties | None) -> int:
         """The id of this node, whose directory has `meta`."""
         config = self._config
         given = config.node_id if config.explicit("node.id") else None
-        return node_number(self.path, meta, given, bool(config.zookeeper_connect))
+        return node_number(self.path, meta, given, config.clustered)
 
     # A part is built after those that it uses, and ends before them: `_undo` has the ends.
 
@@ -307,7 +328,8 @@ class Broker:
         transactions = transaction_coordinator(
             config, metadata, partitions, appends, producer_ids, markers, clock
         )
-        admission = Admission(reactor, authorizer_of(config))
+        admission = self._admission = Admission(reactor, authorizer_of(config))
+        self._owned(admission, Admission.join)
         admission.follow(metadata)
         authentication = Authentication(
             config, planned, self._mechanisms, admission, clock, self._keys.identify
@@ -363,12 +385,19 @@ class Broker:
         return replicas
 
     def _controller_apis(self, forwarder: ControllerForwarder | None) -> ControllerApis:
-        """A member of a cluster has a `forwarder`, and is a candidate for controller."""
+        """A member of a cluster has a `forwarder`; one on ZooKeeper may become the controller."""
         if self._member is None or forwarder is None:
             assert self._kraft is not None
-            return SingleNode(self._kraft)
-        self._controller = self._candidate(self._member)
-        return ClusterMember(self._member, self._controller, forwarder)
+            return SingleNode(self._kraft, self._config, self._check_keys)
+        if self._quorum is not None:
+            return QuorumBroker(self._quorum, forwarder, self._admission)
+        assert self._zookeeper is not None
+        self._controller = self._candidate(self._zookeeper)
+        return ClusterMember(self._zookeeper, self._controller, forwarder)
+
+    def _check_keys(self, image: MetadataImage) -> None:
+        """Refuse settings with keys that cannot be used.  Raises: InvalidSetting, NotFound."""
+        self._keys.check(in_effect(self._config, image))
 
     def _candidate(self, member: "Member") -> "Driver":
         from kafkalog.controller.events import Options
@@ -406,18 +435,18 @@ class Broker:
         self._inside = self._owned(InProcessTransport(reactor, self.path), InProcessTransport.close)
         follow_coordinators(node)
         follow_addresses(node)
-        if not node.clustered:
-            node.quotas.follow(node.metadata)
+        node.quotas.follow(node.metadata)
         node.coordinator.start()
         node.transactions.start()
         reactor.start()
         self._keys.start(reactor, self._clock)
-        follow_settings(node, workers)
+        node.admission.start(self._name)
+        follow_settings(node, workers, self._keys)
         if self._member is not None:  # last: the controller's requests come immediately
-            assert self._controller is not None
             self._member.register(endpoints, self._config.broker_rack or None)
-            self._controller.start()
-            self._undo.append(self._controller.stop)  # while it can still answer
+            if self._controller is not None:
+                self._controller.start()
+                self._undo.append(self._controller.stop)  # while it can still answer
             self._undo.append(self._controlled_shutdown)
 
     def _controlled_shutdown(self) -> None:

@@ -31,12 +31,13 @@ class Denials:
 
     def tell(
         self, principal: Principal, host: str, operation: Operation, resource: tuple[Kind, str],
-        acl: "Acl | None",
-    ) -> None:  # fmt: skip
-        """One operation on a resource was denied; `acl`: by this, None: no ACL allows it."""
-        left_out = self._take()
+        acl: "Acl | None", lost: int = 0,
+    ) -> bool:  # fmt: skip
+        """One operation on a resource was denied; `acl`: by this, None: no ACL allows it; `lost`:
+        before it, so many others of which nothing is known.  False: it was only counted."""
+        left_out = self._take(lost)
         if left_out is None:
-            return
+            return False
         if left_out:
             _logger.warning("%d more operations were denied", left_out)
         kind, name = resource
@@ -45,11 +46,13 @@ class Denials:
             "denied: %r at %r, operation %s on %s %r: %s", str(principal), host, operation.name,
             kind.name, name, why,
         )  # fmt: skip
+        return True
 
-    def _take(self) -> int | None:
+    def _take(self, lost: int) -> int | None:
         """How many were left out before; None: this one is left out, too."""
         now = int(time.monotonic())
         with self._lock:
+            self._left_out += lost
             if now != self._second:
                 self._second, self._lines = now, 0
             if self._lines >= LINES_MAX:

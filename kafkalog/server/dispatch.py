@@ -42,7 +42,7 @@ class Dispatch:
             self._serve(request)
 
     def _serve(self, request: Request) -> None:
-        if not handlers.served(request.api, request.version, self._node.clustered):
+        if not handlers.served(request.api, request.version, self._node.on_zookeeper):
             self._refuse(request)
             return
         if self._node.quotas.active:
@@ -98,7 +98,7 @@ class Dispatch:
         level = logging.WARNING if first else logging.INFO
         api = request.api
         known = api is not None and request.version in api.versions
-        if not known or api.key in api_versions.announced(self._node.clustered):
+        if not known or api.key in api_versions.announced(self._node.on_zookeeper):
             # The response format of an unknown API is unknown, and no client that reads ApiVersions
             # sends one: close the connection, as Kafka does.
             _logger.log(level, "%r is not served; its connection is closed", request)

@@ -15,6 +15,7 @@ from kafkalog.server.connection_limits import apply_connection_limits
 
 if TYPE_CHECKING:
     from kafkalog.metadata.image import Change, MetadataImage
+    from kafkalog.server.listener_keys import ListenerKeys
     from kafkalog.server.node import Node
     from kafkalog.server.threads.workers import Workers
 
@@ -42,7 +43,7 @@ def in_effect(static: ServerConfig, image: "MetadataImage") -> ServerConfig:
         return static
 
 
-def follow_settings(node: "Node", workers: "Workers") -> None:
+def follow_settings(node: "Node", workers: "Workers", keys: "ListenerKeys") -> None:
     """Apply the settings now and whenever they change."""
 
     def obey(image: "MetadataImage") -> None:
@@ -53,6 +54,7 @@ def follow_settings(node: "Node", workers: "Workers") -> None:
             lambda: _lend(node, config.num_io_threads > COORDINATORS),
             lambda: node.reactor.set_threads(config.num_network_threads),
             lambda: apply_connection_limits(node, config),
+            lambda: keys.apply(config),
             lambda: node.partitions.apply_settings(config),
         )
         for obeys in each:

@@ -1,4 +1,4 @@
-"""The keys of TLS listeners: read at the start, read again when their files change.
+"""The keys of TLS listeners: read at the start, read again when their files or settings change.
 
 A thread logs failed handshakes, too.
 """
@@ -11,10 +11,11 @@ from typing import NamedTuple
 from kafkalog.clock import Clock
 from kafkalog.config.listeners import SecurityProtocol, own_setting
 from kafkalog.config.server import ServerConfig
-from kafkalog.errors import Closed, KafkalogError
+from kafkalog.config.ssl import KEY_SETTINGS
+from kafkalog.errors import Closed, InvalidSetting, KafkalogError
 from kafkalog.security.keystores import Stamp, stamp
 from kafkalog.security.principal import ANONYMOUS, Principal
-from kafkalog.security.subjects import PrincipalRules, distinguished_name
+from kafkalog.security.subjects import PrincipalRules, distinguished_name, names_of
 from kafkalog.server.network.listeners import Listener
 from kafkalog.server.network.reactor import Reactor
 from kafkalog.server.network.tls import TlsContext
@@ -25,6 +26,8 @@ _logger = logging.getLogger(__name__)
 
 LOOK_MS = 1_000
 """Time between two looks at the files."""
+SOON_S = 7 * 24 * 60 * 60
+"""A certificate that expires within this time is reported."""
 LOGGED_MAX, LOGGED_S = 10, 60.0
 """Failed handshakes that are logged in so much time; more are only counted."""
 CLIENT_AUTH = "ssl.client.auth"
@@ -46,28 +49,19 @@ class ListenerKeys:
         Raises: InvalidSetting (a key is missing or wrong), NotFound (no OpenSSL).
         """
         self._name = name
-        self._listeners = {
-            number: _of_listener(config, one)
-            for number, one in enumerate(listeners)
-            if one.protocol.encrypts
-        }
+        self._places = {n: one for n, one in enumerate(listeners) if one.protocol.encrypts}
+        self._lock = threading.Lock()
+        """Guards the next three, and their order of changes in the reactor."""
+        self._listeners = {n: _of_listener(config, one) for n, one in self._places.items()}
         self._stamps = {number: stamp(one.config) for number, one in self._listeners.items()}
-        self.contexts: Mapping[int, TlsContext] = {
-            number: self._context(number) for number in self._listeners
-        }
+        self._now = {number: _context(one) for number, one in self._listeners.items()}
+        self.contexts: Mapping[int, TlsContext] = dict(self._now)
         """By listener, as at the start."""
         self._thread: threading.Thread | None = None
         self._reactor: Reactor | None = None
         self._clock: Clock | None = None
         self._since_s, self._logged = 0.0, 0
-
-    def _context(self, number: int) -> TlsContext:
-        one = self._listeners[number]
-        try:
-            return TlsContext(one.config, one.client_auth)
-        except KafkalogError as problem:
-            problem.args = (f"listener {one.name}: {problem}",)
-            raise
+        self._reported = dict.fromkeys(self._listeners, "")  # about the certificate in use
 
     def identified(self) -> list[int]:
         """The listeners whose clients may show a certificate."""
@@ -99,9 +93,42 @@ class ListenerKeys:
         if self._thread is not None:
             self._thread.join()
 
+    def check(self, config: ServerConfig) -> None:
+        """Refuse settings with keys that cannot be used, or are for somebody else.
+
+        Raises: InvalidSetting, NotFound.
+        """
+        for number, place in self._places.items():
+            new = _of_listener(config, place)
+            if _differs(new.config, self._listeners[number].config):
+                _check_names(new, self._now[number], _context(new))
+
+    def apply(self, config: ServerConfig) -> None:
+        """Use the keys of these settings, which `check` has taken, for new connections; if they
+        cannot be used, that is logged, and the old ones stay."""
+        for number, place in self._places.items():
+            new = _of_listener(config, place)
+            with self._lock:
+                if _differs(new.config, self._listeners[number].config):
+                    self._listeners[number] = new
+                    self._stamps[number] = stamp(new.config)
+                    self._use(number)
+
+    def _use(self, number: int) -> None:
+        one = self._listeners[number]
+        try:
+            assert self._reactor is not None
+            context = _context(one)
+            self._reactor.set_tls(number, context)
+            self._now[number] = context
+            _logger.info("listener %s: new connections use the changed keys", one.name)
+        except Exception as problem:  # files may be half written: the next look sees more
+            _logger.error("the old keys stay in use: %s", problem)
+
     def _watch(self) -> None:
         assert self._reactor is not None
         while True:
+            self._look_at_dates()
             try:
                 failure = self._reactor.handshake_failure(LOOK_MS)
             except Closed:
@@ -126,17 +153,24 @@ class ListenerKeys:
 
     def _look(self) -> None:
         """Use files that have changed; wrong ones are reported once, and the old keys stay."""
-        for number, one in self._listeners.items():
-            now: Stamp = stamp(one.config)
-            if now == self._stamps[number]:
-                continue
-            self._stamps[number] = now
-            try:
-                assert self._reactor is not None
-                self._reactor.set_tls(number, self._context(number))
-                _logger.info("listener %s: new connections use the changed keys", one.name)
-            except Exception as problem:  # the files may be half written: the next look sees more
-                _logger.error("the old keys stay in use: %s", problem)
+        for number in self._places:
+            with self._lock:
+                now: Stamp = stamp(self._listeners[number].config)
+                if now != self._stamps[number]:
+                    self._stamps[number] = now
+                    self._use(number)
+
+    def _look_at_dates(self) -> None:
+        """Report certificates that have expired, or will soon, once."""
+        for number, context in self._now.items():
+            left_s = context.left_s
+            found = "has expired" if left_s < 0 else "expires soon" if left_s < SOON_S else ""
+            if found and found != self._reported[number]:
+                _logger.warning(
+                    "listener %s: its certificate %s: clients refuse one that has expired",
+                    self._listeners[number].name, found,
+                )  # fmt: skip
+            self._reported[number] = found
 
 
 def _of_listener(config: ServerConfig, listener: Listener) -> _Listener:
@@ -152,3 +186,34 @@ def _of_listener(config: ServerConfig, listener: Listener) -> _Listener:
     return _Listener(
         listener.name, found, client_auth, PrincipalRules(found.ssl_principal_mapping_rules)
     )
+
+
+def _context(one: _Listener) -> TlsContext:
+    try:
+        return TlsContext(one.config, one.client_auth)
+    except KafkalogError as problem:
+        problem.args = (f"listener {one.name}: {problem}",)
+        raise
+
+
+def _differs(new: ServerConfig, old: ServerConfig) -> bool:
+    """True if the keys' settings differ."""
+    return any(new[name] != old[name] for name in KEY_SETTINGS)
+
+
+def _check_names(one: _Listener, old: TlsContext, new: TlsContext) -> None:
+    """Refuse a certificate that stands for another server (KIP-978).
+
+    Raises: InvalidSetting.
+    """
+    (subject, names), (old_subject, old_names) = map(names_of, (new.certificate, old.certificate))
+    if subject != old_subject and not one.config.ssl_allow_dn_changes:
+        raise InvalidSetting(
+            f"listener {one.name}: ssl.keystore: found the subject {subject}, wanted {old_subject} "
+            "as in the present certificate, or ssl.allow.dn.changes=true"
+        )
+    if not old_names <= names and not one.config.ssl_allow_san_changes:
+        raise InvalidSetting(
+            f"listener {one.name}: ssl.keystore: found a certificate without all names "
+            "(subjectAltName) of the present one, wanted them, or ssl.allow.san.changes=true"
+        )

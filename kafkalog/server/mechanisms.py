@@ -45,10 +45,11 @@ class Exchange(Protocol):
 
 
 def mechanisms_of(
-    config: ServerConfig, listener: str, image: Image, clock: Clock
+    config: ServerConfig, listener: str, image: Image, clock: Clock, secret: Callable[[], bytes]
 ) -> Mapping[str, Callable[[], Exchange]]:
     """For each mechanism of a listener, how an exchange begins.  `image`: the metadata as they are
-    now, with SCRAM's credentials and delegation tokens; `clock`: says which tokens have expired.
+    now, with SCRAM's credentials and delegation tokens; `clock`: says which tokens have expired;
+    `secret`: that of the data directory.
 
     Raises: InvalidSetting: a mechanism is not supported, or its settings are wrong.
     """
@@ -65,12 +66,13 @@ def mechanisms_of(
             f"{setting}, or sasl.enabled.mechanisms: found none, wanted some of "
             f"{', '.join(SASL_MECHANISMS)}"
         )
-    return {name: _mechanism(config, listener, name, image, clock) for name in names}
+    return {name: _mechanism(config, listener, name, image, clock, secret) for name in names}
 
 
 def _mechanism(
-    config: ServerConfig, listener: str, name: str, image: Image, clock: Clock
-) -> Callable[[], Exchange]:
+    config: ServerConfig, listener: str, name: str, image: Image, clock: Clock,
+    secret: Callable[[], bytes],
+) -> Callable[[], Exchange]:  # fmt: skip
     own = config.of_listener(listener, name)
     setting = f"listener.name.{listener.lower()}.{name.lower()}.sasl.jaas.config"
     text = own.sasl_jaas_config.value
@@ -86,7 +88,7 @@ def _mechanism(
         return _plain(module, setting)
     if name == "OAUTHBEARER":
         return _oauth(own, handler, clock)
-    return _scram(Mechanism.named(name), image, config.delegation_token_secret_key, clock)
+    return _scram(Mechanism.named(name), image, config.delegation_token_secret_key, clock, secret)
 
 
 def _plain(module: LoginModule | None, setting: str) -> Callable[[], Exchange]:
@@ -99,18 +101,17 @@ def _plain(module: LoginModule | None, setting: str) -> Callable[[], Exchange]:
 
 
 def _scram(
-    mechanism: Mechanism, image: Image, secret: Password, clock: Clock
-) -> Callable[[], Exchange]:
-    decoys = Decoys()
-
+    mechanism: Mechanism, image: Image, of_tokens: Password, clock: Clock,
+    secret: Callable[[], bytes],
+) -> Callable[[], Exchange]:  # fmt: skip
     def begin() -> ServerExchange:
         known, tokens = image().scram, image().tokens
         return ServerExchange(
             mechanism,
             lambda user: known.get((user, int(mechanism))),
-            lambda name: login_of_token(tokens, secret, mechanism, name, clock.now_ms()),
+            lambda name: login_of_token(tokens, of_tokens, mechanism, name, clock.now_ms()),
             models=(one for (_, number), one in known.items() if number == mechanism),
-            decoys=decoys,
+            decoys=Decoys(secret()),
         )
 
     return begin

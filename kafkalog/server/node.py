@@ -85,6 +85,11 @@ class Node(NamedTuple):
         return self.metadata.clustered
 
     @property
+    def on_zookeeper(self) -> bool:
+        """True if it is a node of a cluster on ZooKeeper."""
+        return self.metadata.on_zookeeper
+
+    @property
     def node_id(self) -> int:
         """This broker's number."""
         return self.metadata.image.node_id

@@ -453,7 +453,7 @@ class ReplicaManager(Partitions):
         with self._lock:
             if self.led.isr(tp) is None:
                 raise NotLeaderOrFollower(f"{tp[0]}-{tp[1]} is not led by node {self._member.node}")
-            living = self._image.brokers
+            living = self._image.living
         states = self._reactor.followers(*tp)
         starts = [state.log_start for state in states if state.follower.id in living]
         return min([self.log(*tp).start_offset, *starts])

@@ -68,6 +68,15 @@ class StandIn:
                 if one.id == session:
                     one._expire()
 
+    @property
+    def now_ms(self) -> int:
+        """The time at which znodes are created; 0: they have none."""
+        return self._tree.now_ms
+
+    @now_ms.setter
+    def now_ms(self, now_ms: int) -> None:
+        self._tree.now_ms = now_ms
+
     def __enter__(self) -> StandIn:
         return self
 

@@ -36,6 +36,8 @@ class Tree:
     def __init__(self) -> None:
         self.znodes: dict[str, Znode] = {"/": Znode(b"")}
         self.transactions = 0
+        self.now_ms = 0
+        """When znodes are created that are created from now on."""
         self.sessions: dict[int, Told] = {}
         self.on_commit: Callable[[Sequence[Operation]], None] = lambda _: None
         """Called after each successful commit."""
@@ -171,7 +173,8 @@ class Tree:
         if above.owner:
             raise _Refused("NoChildrenForEphemerals")
         owner = session if one.ephemeral else 0
-        self.znodes[path] = Znode(one.data, 0, self.transactions, owner, self.transactions)
+        at = self.transactions
+        self.znodes[path] = Znode(one.data, 0, at, owner, at, self.now_ms)
         self._children[path] = {}
         self._children[parent][path.rpartition("/")[2]] = None
         self._made[parent] = self._made.get(parent, 0) + 1

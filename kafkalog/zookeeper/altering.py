@@ -16,7 +16,7 @@ from kafkalog.zookeeper import entities, own_settings
 from kafkalog.zookeeper.loading import Znode
 from kafkalog.zookeeper.session import Create, Delete, Operation, Set
 
-__all__ = ["operations", "own_change", "paths_of", "settings_in"]
+__all__ = ["entity_operations", "operations", "own_change", "paths_of", "settings_in"]
 
 _KINDS = {TOPIC: "topics", BROKER: "brokers"}
 
@@ -62,11 +62,17 @@ def operations(
     if topic_id is not None:
         settings, own = own_settings.split(settings)
         others = own_change(name, topic_id, own, znodes[1])
-    entity, znode, path = _entity(kind, name), znodes[0], paths_of(kind, name)[0]
-    data = entities.write_config(settings)
+    config, told = entity_operations(_entity(kind, name), znodes[0], settings)
+    return config, *others, told
+
+
+def entity_operations(
+    entity: entities.Entity, znode: Znode | None, settings: Mapping[str, str]
+) -> tuple[Operation, Operation]:
+    """Gives an entity these settings, if the znode is as it was read, and announces it."""
+    path, data = entities.config_path(entity), entities.write_config(settings)
     config: Operation = Create(path, data) if znode is None else Set(path, data, znode.version)
-    announced = entities.write_change(entity)
-    return config, *others, Create(entities.CHANGE, announced, sequence=True)
+    return config, Create(entities.CHANGE, entities.write_change(entity), sequence=True)
 
 
 def own_change(

@@ -18,8 +18,9 @@ from kafkalog.metadata.image import (
     Topic,
     empty_image,
 )
+from kafkalog.security.scram import Credential
 from kafkalog.wire.values import ZERO_UUID
-from kafkalog.zookeeper import entities, own_settings, tree
+from kafkalog.zookeeper import entities, own_settings, tree, users
 
 __all__ = ["Loaded", "Znode", "broker", "load"]
 
@@ -41,6 +42,8 @@ class Znode(NamedTuple):
     """The session that owns it; 0: none."""
     changed: int = 0
     """The transaction that last wrote its data (mzxid)."""
+    created_ms: int = 0
+    """When it was created, by the clock of ZooKeeper; 0: not known."""
 
 
 Tree = Mapping[str, Znode]
@@ -105,7 +108,7 @@ class _Loading:
         topics = dict(self._topics())
         image = empty_image(self._one(tree.CLUSTER_ID, tree.read_cluster_id) or "", node_id)
         block = self._one(tree.PRODUCER_IDS, tree.read_producer_ids)
-        configs, quotas, credentials = self._settings(topics)
+        configs, quotas, scram = self._settings(topics)
         epoch = self._one(tree.CONTROLLER_EPOCH, tree.read_epoch) or 0
         image = image._replace(
             epoch=epoch,
@@ -115,7 +118,7 @@ class _Loading:
             configs=configs,
             quotas=quotas,
             next_producer_id=block.last + 1 if block else 0,
-            foreign={"SCRAM": credentials} if credentials else {},
+            scram=scram,
         )
         controller = self._one(tree.CONTROLLER, tree.read_controller)
         deleted = frozenset(self._children.get(tree.DELETE_TOPICS, ()))
@@ -182,35 +185,28 @@ class _Loading:
 
     # ---- settings ----------------------------------------------------------------------------
 
-    def _settings(self, topics: Mapping[str, Topic]) -> tuple[dict[Any, Any], dict[Any, Any], int]:
-        """Settings of topics and brokers, quotas, and how many users have credentials."""
+    def _settings(self, topics: Mapping[str, Topic]) -> tuple[dict[Any, Any], ...]:
+        """Settings of topics and brokers, quotas, and SCRAM credentials."""
         configs: dict[tuple[int, str], Mapping[str, str]] = {}
-        quotas: dict[Any, dict[str, float]] = {}
-        credentials = 0
+        quotas: dict[Any, Mapping[str, float]] = {}
+        scram: dict[tuple[str, int], Credential] = {}
         for entity in self._entities():
-            path = entities.config_path(entity)
-            if entity[0] == "topics":
-                found = self._topic_settings(entity[1], topics.get(entity[1]))
-            else:
-                found = self._read(entities.read_config, entity, self._znodes[path].data) or {}
+            data = self._znodes[entities.config_path(entity)].data
             if entity[0] in KINDS:
+                if entity[0] == "topics":
+                    found = self._topic_settings(entity[1], topics.get(entity[1]))
+                else:
+                    found = self._read(entities.read_config, entity, data) or {}
                 name = "" if entity[1] == entities.DEFAULT else entity[1]
                 if found:
                     configs[KINDS[entity[0]], name] = found
                 continue
-            numbers = {}
-            for key, value in found.items():
-                if key.startswith("SCRAM-"):
-                    credentials += 1
-                    continue
-                try:
-                    numbers[key] = float(value)
-                except ValueError:
-                    problem = f"{path}: {key}: found {value!r:.80}, wanted a number"
-                    self._problems.append(BadZnode(problem))
-            if numbers:
-                quotas[entities.quota_entity(entity)] = numbers
-        return configs, quotas, credentials
+            client = users.read(entity, data)
+            self._problems += client.problems
+            scram |= users.credentials(entity, client)
+            if client.quotas:
+                quotas[entities.quota_entity(entity)] = client.quotas
+        return configs, quotas, scram
 
     def _topic_settings(self, name: str, topic: Topic | None) -> Mapping[str, str]:
         entity, own = ("topics", name), self._znodes.get(own_settings.path_of(name))

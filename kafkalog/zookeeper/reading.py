@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 
     from kafkalog.zookeeper.session import Session
 
-__all__ = ["read_tree"]
+__all__ = ["CLIENTS", "read_tree", "watched_children"]
 
 TOPIC_CONFIGS = f"{entities.CONFIG}/topics"
+CLIENTS = tuple(f"{entities.CONFIG}/{kind}" for kind in entities.QUOTAS)
+"""The folders of users, clients and addresses."""
 SMALL = (
     tree.CLUSTER_ID, tree.CONTROLLER, tree.CONTROLLER_EPOCH, tree.PRODUCER_IDS, tree.BROKERS,
     tree.DELETE_TOPICS,
-    *(f"{entities.CONFIG}/{kind}" for kind in entities.KINDS if kind != "topics"),
+    f"{entities.CONFIG}/brokers", *CLIENTS,
 )  # fmt: skip
 """The parts whose size does not grow with topics."""
 
@@ -62,3 +64,14 @@ def _states(place: str, znode: Znode) -> list[str]:
     except BadZnode:
         return []  # `load` reports it
     return [tree.partition_path(topic, number) for number in numbers]
+
+
+def watched_children(session: Session, path: str) -> list[str]:
+    """The names below a znode, watched, as is a znode that does not exist.
+
+    Raises: ZooKeeperAway, BadZnode: it may not be listed.
+    """
+    found = session.children(path, watch=True)
+    if found is None and session.read(path, watch=True) is not None:
+        found = session.children(path, watch=True)  # it was created in between
+    return found or []

@@ -431,7 +431,7 @@ class Session:
 
 
 def _znode(data: bytes, stat: Any) -> Znode:
-    return Znode(data, stat.version, stat.czxid, stat.ephemeralOwner, stat.mzxid)
+    return Znode(data, stat.version, stat.czxid, stat.ephemeralOwner, stat.mzxid, stat.ctime)
 
 
 STAND_INS: dict[str, Callable[[Told], Session]] = {}

@@ -34,6 +34,7 @@ from kafkalog.controller.records import (
     TopicDeletion,
     TopicRemoval,
 )
+from kafkalog.controller.requests import RequestBatch
 from kafkalog.errors import BadZnode
 from kafkalog.metadata.image import TOPIC, Partition
 from kafkalog.zookeeper import altering, entities, own_settings, tree
@@ -80,8 +81,12 @@ class Removals(NamedTuple):
 class ZooKeeperRecords:
     """The records of one active controller."""
 
+    zookeeper = True
+
     def __init__(self, claim: Claim, loaded: Loaded) -> None:
         self._claim = claim
+        self.image = loaded.image
+        """The metadata when this controller became active."""
         self._topic_versions: dict[str, int] = dict(loaded.assigned_at)
         """The version of a topic's znode; a topic that is not here is written at any version."""
         self._settings: dict[tuple[int, str], list[Znode | None]] = {}
@@ -123,6 +128,10 @@ class ZooKeeperRecords:
             return (yield from self._remove(wanted.paths))
         assert isinstance(wanted, Sequence)
         return (yield from self._write(context, wanted))
+
+    def requests(self, context: Context, listener: str) -> RequestBatch:
+        """A batch of requests to brokers."""
+        return RequestBatch(context, listener)
 
     def problem(self, context: Context, record: Record) -> str | None:
         """Why a topic's znode would be too large; None: it is not."""

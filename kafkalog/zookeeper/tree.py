@@ -40,8 +40,6 @@ ISR_CHANGES, ISR_CHANGE = "/isr_change_notification", "/isr_change_notification/
 LOG_DIR_EVENTS = "/log_dir_event_notification"
 LOG_DIR_EVENT = "/log_dir_event_notification/log_dir_event_"
 """To paths that end in `_`, ZooKeeper appends a number of ten digits."""
-ACLS = ("/kafka-acl", "/kafka-acl-extended/prefixed")
-"""Their children are kinds of resources; the children of these are names that have rules."""
 DELEGATION_TOKENS = "/delegation_token/tokens"
 OWN_TOPICS = "/kafkalog/topics"
 """Topic settings that Kafka does not know; Kafka does not look there."""

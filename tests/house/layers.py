@@ -24,7 +24,7 @@ PYTHON = [
     ["controller"],
     ["kraft", "inspect", "coordinator", "client"],
     ["replication", "mirror"],
-    ["zookeeper"],
+    ["zookeeper", "quorum"],
     ["cluster"],
     ["server"],
     ["store", "aio"],

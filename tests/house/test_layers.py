@@ -148,14 +148,13 @@ def c_code(path: Path) -> str:
 
 
 def c_functions() -> dict[str, Path]:
-    """The file that defines each function that other files may call."""
+    """The file of each function that other files may call: those in headers are inline."""
     found = {}
     for path in C_FILES:
-        if path.suffix == ".c":
-            lines = path.read_text().splitlines()
-            for name, first, _ in tree.c_functions(path.read_text()):
-                if not lines[first - 1].startswith("static "):
-                    found[name] = path
+        lines = path.read_text().splitlines()
+        for name, first, _ in tree.c_functions(path.read_text()):
+            if lines[first - 1].startswith("static ") == (path.suffix == ".h"):
+                found[name] = path
     return found
 
 
@@ -236,6 +235,7 @@ def test_the_parser_of_c_sees_calls() -> None:
     graph = c_calls()
     assert NATIVE / "net/up" in graph[NATIVE / "net/exchange"]
     assert NATIVE / "base/buffer" in graph[NATIVE / "net/response"]
+    assert NATIVE / "net/lane" in graph[NATIVE / "net/response"]  # an inline function
     assert strong_components({NATIVE: {PACKAGE}, PACKAGE: {NATIVE}}) == [{NATIVE, PACKAGE}]
 
 

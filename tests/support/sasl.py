@@ -8,9 +8,10 @@ from typing import Any
 from kafkalog.security.scram import ClientExchange, Mechanism
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
+from tests.support.certificates import Certificates
 from tests.support.raw import Raw
 
-__all__ = ["USERS", "authenticate", "handshake", "plain", "scram", "settings", "token"]
+__all__ = ["USERS", "authenticate", "encrypted", "handshake", "plain", "scram", "settings", "token"]
 
 USERS = {"alice": "alice-S3CRET", "bob": 'bob,="S3CRET'}
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -31,6 +32,15 @@ def settings(*mechanisms: str, **more: object) -> dict[str, object]:
         begin + "scram-sha-256.sasl.jaas.config": f"{SCRAM_MODULE} required;",
         **{name.replace("_", "."): value for name, value in more.items()},
     }
+
+
+def encrypted(certificates: Certificates, *mechanisms: str, **more: object) -> dict[str, object]:
+    """The same with a SASL_SSL listener instead."""
+    given = {
+        name.replace("sasl_plaintext", "sasl_ssl"): value
+        for name, value in settings(*mechanisms, **more).items()
+    }
+    return {**given, **certificates.settings(), "listeners": "SASL_SSL://127.0.0.1:0"}
 
 
 def handshake(raw: Raw, mechanism: str = "PLAIN", version: int = 1) -> Any:

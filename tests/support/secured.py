@@ -15,7 +15,10 @@ from cryptography.hazmat.primitives.serialization import (
 
 from tests.support import apache
 
-__all__ = ["ALICE", "PASSWORD", "Listeners", "Papers", "jaas", "listeners", "papers", "settings"]
+__all__ = [
+    "ALICE", "PASSWORD", "Listeners", "Papers", "jaas", "listeners", "papers", "pem_for_kafka",
+    "settings",
+]  # fmt: skip
 
 ALICE, PASSWORD = "alice", "pass; word=of 'alice'"
 """A user with a password that every parser must read with care."""
@@ -48,19 +51,21 @@ class Papers(NamedTuple):
     """Key and certificate of a client."""
 
 
+def pem_for_kafka(made: trustme.LeafCert) -> bytes:
+    """The key, in the one form that Kafka reads, and the chain."""
+    key = load_pem_private_key(made.private_key_pem.bytes(), None)
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return pem + b"".join(blob.bytes() for blob in made.cert_chain_pems)
+
+
 def papers(folder: Path) -> Papers:
     """A new certificate authority and what it has signed."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(folder / "authority.pem"))
 
     def issued(name: str, *identities: str, common: str | None = None) -> Path:
-        made = authority.issue_cert(*identities, common_name=common)
-        key = load_pem_private_key(made.private_key_pem.bytes(), None)
         path = folder / f"{name}.pem"
-        path.write_bytes(
-            key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())  # Kafka's format
-            + b"".join(blob.bytes() for blob in made.cert_chain_pems)
-        )
+        path.write_bytes(pem_for_kafka(authority.issue_cert(*identities, common_name=common)))
         return path
 
     return Papers(

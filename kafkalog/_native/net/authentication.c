@@ -43,7 +43,7 @@ void kl_authentication_unlink(kl_conn *conn) {
 
 void kl_authentication_watch(kl_conn *conn) {
     kl_thread *thread = conn->thread;
-    KL_ASSERT(kl_conn_is_open(conn));
+    KL_ASSERT(kl_stream_is_open(&conn->stream));
     if (!kl_is_unidentified(conn)) {
         kl_authentication_unlink(conn);
         conn->unidentified_ms = -1;

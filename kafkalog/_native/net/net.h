@@ -2,6 +2,7 @@
 #ifndef KL_NET_H
 #define KL_NET_H
 
+#include "base/notices.h"
 #include "clock.h"
 #include "conn.h"
 #include "lane.h"
@@ -29,7 +30,8 @@ struct kl_net {
     kl_up up;
     kl_peers peers;
     kl_acceptor acceptor;
-    kl_failures failures;
+    kl_notices failures; /* the latest failed handshakes: kl_handshake_failure */
+    kl_handshake_failure failures_kept[KL_FAILURES_KEPT];
 
     _Atomic(bool) paused; /* its threads are paused, or will be; changed under the lock */
     pthread_mutex_t pause_lock; /* guards the members below */

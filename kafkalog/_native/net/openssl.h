@@ -72,6 +72,7 @@ enum {
     X(SSL, int, SSL_CTX_set_ciphersuites, (kl_ssl_ctx *, const char *))                    \
     X(SSL, int, SSL_CTX_set_session_id_context, (kl_ssl_ctx *, const uint8_t *, unsigned)) \
     X(SSL, int, SSL_CTX_set_num_tickets, (kl_ssl_ctx *, size_t))                           \
+    X(SSL, kl_x509 *, SSL_CTX_get0_certificate, (const kl_ssl_ctx *))                      \
     X(SSL, const char *, OPENSSL_cipher_name, (const char *))                              \
     X(SSL, kl_ssl *, SSL_new, (kl_ssl_ctx *))                                              \
     X(SSL, void, SSL_free, (kl_ssl *))                                                     \
@@ -116,6 +117,8 @@ enum {
     X(CRYPTO, int, X509_STORE_set_flags, (void *, unsigned long))                          \
     X(CRYPTO, void *, X509_get_subject_name, (const kl_x509 *))                            \
     X(CRYPTO, int, i2d_X509_NAME, (const void *, uint8_t **))                              \
+    X(CRYPTO, const void *, X509_get0_notAfter, (const kl_x509 *))                         \
+    X(CRYPTO, int, ASN1_TIME_diff, (int *, int *, const void *, const void *))             \
     X(CRYPTO, const char *, X509_verify_cert_error_string, (long))
 
 #define KL_OPENSSL_MEMBER(library, result, name, arguments) result(*name) arguments;

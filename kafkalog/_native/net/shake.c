@@ -13,71 +13,20 @@ enum {
     HALF_OPEN_MAX = 1000      /* per thread, waiting for their clients */
 };
 
-/* ---- failures, for the log ----------------------------------------------------------------- */
-
-void kl_failures_init(kl_failures *failures) {
-    pthread_mutex_init(&failures->lock, NULL);
-    kl_cond_init(&failures->some);
-}
-
-void kl_failures_free(kl_failures *failures) {
-    pthread_cond_destroy(&failures->some);
-    pthread_mutex_destroy(&failures->lock);
-}
-
-/* Keep the failure that this thread has just recorded. */
-static void keep(kl_failures *failures, const kl_conn *conn) {
-    kl_lock(&failures->lock);
-    KL_ASSERT(failures->first < KL_FAILURES_KEPT && failures->count <= KL_FAILURES_KEPT);
-    if (failures->count == KL_FAILURES_KEPT) {
-        failures->lost++;
-    } else {
-        uint32_t place = (failures->first + failures->count++) % KL_FAILURES_KEPT;
-        kl_handshake_failure *one = &failures->kept[place];
-        one->listener = conn->listener;
-        memcpy(one->peer, conn->peer, sizeof one->peer);
-        snprintf(one->reason, sizeof one->reason, "%s", kl_error_message());
-        pthread_cond_signal(&failures->some);
-    }
-    kl_unlock(&failures->lock);
-}
-
-kl_status kl_failures_take(kl_failures *failures, int32_t timeout_ms,
-                           kl_handshake_failure *out) {
-    int64_t until_ms = kl_monotonic_ms() + timeout_ms;
-    int64_t left_ms;
-    kl_status status = KL_OK;
-    kl_lock(&failures->lock);
-    while (!failures->closed && failures->count == 0 &&
-           (left_ms = until_ms - kl_monotonic_ms()) > 0)
-        kl_cond_wait_ms(&failures->some, &failures->lock, left_ms);
-    if (failures->closed) status = kl_fail(KL_E_CLOSED, "the server was stopped");
-    else if (failures->count == 0)
-        status = kl_fail(KL_E_TIMEOUT, "no handshake failed in %d ms", timeout_ms);
-    else {
-        *out = failures->kept[failures->first];
-        out->lost = failures->lost;
-        failures->lost = 0;
-        failures->first = (failures->first + 1) % KL_FAILURES_KEPT;
-        failures->count--;
-    }
-    kl_unlock(&failures->lock);
-    return status;
-}
-
-void kl_failures_close(kl_failures *failures) {
-    kl_lock(&failures->lock);
-    failures->closed = true;
-    pthread_cond_broadcast(&failures->some);
-    kl_unlock(&failures->lock);
+/* Keep the failure that this thread has just recorded, for the log. */
+static void keep(const kl_conn *conn) {
+    kl_handshake_failure one = {.listener = conn->listener};
+    memcpy(one.peer, conn->peer, sizeof one.peer);
+    snprintf(one.reason, sizeof one.reason, "%s", kl_error_message());
+    (void)kl_notices_put(&conn->net->failures, &one);
 }
 
 /* End a connection whose failure this thread has just recorded.  A client that sent nothing, as a
  * load balancer that tries the port, is not worth a line in the log. */
 static void fail(kl_conn *conn) {
-    KL_ASSERT(conn->shakes && kl_conn_is_open(conn));
+    KL_ASSERT(conn->shakes && kl_stream_is_open(&conn->stream));
     kl_count_add(&conn->thread->handshakes_failed, 1);
-    if (conn->stream.heard) keep(&conn->net->failures, conn);
+    if (conn->stream.heard) keep(conn);
     kl_link_last(&conn->thread->shakes_failed, &conn->shake);
 }
 

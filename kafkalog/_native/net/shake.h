@@ -11,24 +11,7 @@ typedef struct kl_conn kl_conn;
 typedef struct kl_net kl_net;
 typedef struct kl_thread kl_thread;
 
-enum { KL_FAILURES_KEPT = 16 };
-
-/* The latest failed handshakes, until the caller takes them. */
-typedef struct {
-    pthread_mutex_t lock; /* guards the members below */
-    pthread_cond_t some;
-    kl_handshake_failure kept[KL_FAILURES_KEPT];
-    uint32_t first, count;
-    int64_t lost; /* not kept */
-    bool closed;
-} kl_failures;
-
-void kl_failures_init(kl_failures *failures);
-void kl_failures_free(kl_failures *failures);
-/* kl_server_take_failure. */
-kl_status kl_failures_take(kl_failures *failures, int32_t timeout_ms,
-                           kl_handshake_failure *out);
-void kl_failures_close(kl_failures *failures);
+enum { KL_FAILURES_KEPT = 16 }; /* of handshakes, until Python takes them */
 
 /* A new connection of a TLS listener: its handshake begins when the client sends something.
  * KL_E_NO_MEMORY. */

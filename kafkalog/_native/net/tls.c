@@ -229,3 +229,13 @@ void kl_tls_free(kl_tls *tls) {
     kl_ossl.SSL_CTX_free(tls->context);
     kl_release(tls);
 }
+
+int64_t kl_tls_left_s(const kl_tls *tls) {
+    enum { DAY_S = 24 * 60 * 60 };
+    const kl_x509 *own = kl_ossl.SSL_CTX_get0_certificate(tls->context);
+    int days, seconds;
+    bool known = own && kl_ossl.ASN1_TIME_diff(&days, &seconds, NULL,
+                                               kl_ossl.X509_get0_notAfter(own)) == 1;
+    kl_ossl.ERR_clear_error();
+    return known ? (int64_t)days * DAY_S + seconds : INT64_MAX;
+}

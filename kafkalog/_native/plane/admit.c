@@ -1,7 +1,10 @@
 /* admit.c: see admit.h. */
 #include "admit.h"
 
-enum { RIGHTS_ALL = KL_MAY_READ | KL_MAY_WRITE | KL_MAY_REPLICATE };
+enum {
+    RIGHTS_ALL = KL_MAY_READ | KL_MAY_WRITE | KL_MAY_REPLICATE,
+    DENIALS_KEPT = 16 /* different ones */
+};
 
 struct kl_principal {
     _Atomic int32_t rights;   /* KL_MAY_*, on all resources */
@@ -25,6 +28,8 @@ struct kl_admission {
     pthread_mutex_t setting; /* taken before an entry's lock; guards the next two */
     int32_t used;            /* entries from here on were never set */
     kl_ruleset *common[KL_RULES_KINDS];
+    kl_notices denials;
+    kl_denial denials_kept[DENIALS_KEPT];
 };
 
 kl_status kl_admission_new(kl_admission **out) {
@@ -32,6 +37,8 @@ kl_status kl_admission_new(kl_admission **out) {
     if (admission == NULL)
         return kl_fail(KL_E_NO_MEMORY, "no memory for a table of principals");
     pthread_mutex_init(&admission->setting, NULL);
+    kl_notices_init(&admission->denials, admission->denials_kept, sizeof(kl_denial),
+                    DENIALS_KEPT);
     return KL_OK;
 }
 
@@ -59,6 +66,7 @@ void kl_admission_free(kl_admission *admission) {
         kl_release(one);
     }
     drop_all(admission->common);
+    kl_notices_free(&admission->denials);
     pthread_mutex_destroy(&admission->setting);
     kl_release(admission);
 }
@@ -183,11 +191,12 @@ kl_status kl_admission_set_rules(kl_admission *admission, int32_t principal,
     return one ? KL_OK : kl_fail(KL_E_NO_MEMORY, "no memory for a principal");
 }
 
-bool kl_judge_begin(const kl_admission *admission, int32_t principal, int32_t right,
+bool kl_judge_begin(kl_admission *admission, int32_t principal, int32_t right,
                     kl_judge *out) {
     entry *one = find(admission, principal);
     bool all = one && atomic_load_explicit(&one->rights, memory_order_relaxed) & right;
-    *out = (kl_judge){.right = right, .all = all};
+    *out =
+        (kl_judge){.admission = admission, .number = principal, .right = right, .all = all};
     if (one == NULL || all) return true;
     kl_lock(&one->deciding);
     if (!one->ruled || one->current) {
@@ -204,7 +213,7 @@ void kl_judge_end(kl_judge *judge) {
     judge->all = false;
 }
 
-bool kl_judge_allows(const kl_judge *judge, int32_t kind, kl_span name) {
+static bool decide(const kl_judge *judge, int32_t kind, kl_span name) {
     const entry *one = judge->principal;
     if (one == NULL || !one->ruled || judge->right == KL_MAY_REPLICATE) return judge->all;
     bool writes = judge->right == KL_MAY_WRITE;
@@ -213,6 +222,26 @@ bool kl_judge_allows(const kl_judge *judge, int32_t kind, kl_span name) {
     if (found & (writes ? KL_RULE_NO_WRITE : KL_RULE_NO_READ)) return false;
     if (found & (writes ? KL_RULE_WRITE : KL_RULE_READ)) return true;
     return one->unnamed && !(found & KL_RULE_NAMED);
+}
+
+kl_notices *kl_admission_denials(kl_admission *admission) { return &admission->denials; }
+
+/* A follower's right is on the cluster, whatever it reads. */
+static void keep(const kl_judge *judge, int32_t kind, kl_span name) {
+    kl_denial one = {.principal = judge->number, .right = judge->right, .kind = kind};
+    size_t bytes = judge->right == KL_MAY_REPLICATE ? 0 : name.bytes;
+    KL_STATIC_ASSERT(sizeof one == 4 * sizeof(int32_t) + sizeof one.name + sizeof one.lost,
+                     "no padding: denials are compared by their bytes");
+    bytes = KL_MIN(bytes, sizeof one.name);
+    if (bytes > 0) memcpy(one.name, name.data, bytes);
+    one.name_bytes = (int32_t)bytes;
+    (void)kl_notices_put_once(&judge->admission->denials, &one);
+}
+
+bool kl_judge_allows(const kl_judge *judge, int32_t kind, kl_span name) {
+    bool allowed = decide(judge, kind, name);
+    if (KL_UNLIKELY(!allowed) && !judge->quiet) keep(judge, kind, name);
+    return allowed;
 }
 
 static void add(_Atomic int64_t *to, int64_t more) {

@@ -21,7 +21,8 @@ kl_status kl_data_new(const kl_server_config *config, kl_clock *clock, int32_t t
     data->clock = clock;
     data->pinned_max = pinned_max();
     kl_cold_init(&data->cold);
-    kl_caught_ups_init(&data->caught_ups);
+    kl_notices_init(&data->caught_ups, data->caught_ups_kept, sizeof(kl_caught_up),
+                    KL_CAUGHT_UPS_MAX);
     kl_racks_init(&data->racks);
     kl_places_init(&data->places);
     data->lane_count = threads;
@@ -52,7 +53,7 @@ void kl_data_free(kl_data *data) {
     kl_buckets_free(data->buckets);
     kl_release(data->lanes);
     kl_cold_free(&data->cold);
-    kl_caught_ups_free(&data->caught_ups);
+    kl_notices_free(&data->caught_ups);
     kl_racks_free(&data->racks);
     kl_places_free(&data->places);
     kl_quota_free(data->quota);

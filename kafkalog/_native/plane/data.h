@@ -4,8 +4,8 @@
 #define KL_DATA_H
 
 #include "admit.h"
+#include "base/notices.h"
 #include "buckets.h"
-#include "caught_up.h"
 #include "codes.h"
 #include "cold.h"
 #include "net/clock.h"
@@ -19,6 +19,8 @@
 /* More in one request closes the connection: a partition takes far more memory here than in the
  * frame. */
 enum { KL_REQUEST_PARTITIONS_MAX = 100000 };
+/* Followers that may join an ISR, and wait for Python to take them. */
+enum { KL_CAUGHT_UPS_MAX = 1024 };
 
 typedef struct kl_produce kl_produce;
 typedef struct kl_fetch kl_fetch;
@@ -38,7 +40,8 @@ struct kl_data {
     const kl_server_config *config; /* the server's, as is the clock */
     kl_clock *clock;
     kl_cold cold;
-    kl_caught_ups caught_ups;
+    kl_notices caught_ups; /* kl_caught_up */
+    kl_caught_up caught_ups_kept[KL_CAUGHT_UPS_MAX];
     kl_racks racks;
     kl_places places;
     kl_quota *quota; /* on bytes sent to out-of-sync followers */

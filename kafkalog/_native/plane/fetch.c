@@ -290,7 +290,7 @@ static kl_verdict read_or_park(kl_request *request, kl_fetch *fetch) {
 }
 
 /* The partitions to read; KL_DONE: they are known. */
-static kl_verdict enter(kl_request *request, kl_fetch *fetch, const kl_judge *judge) {
+static kl_verdict enter(kl_request *request, kl_fetch *fetch, kl_judge *judge) {
     if (!look_up(judge, fetch, &fetch->asked) && !request->no_up) {
         put_back(request, fetch, true);
         return KL_UP;
@@ -305,6 +305,7 @@ static kl_verdict enter(kl_request *request, kl_fetch *fetch, const kl_judge *ju
     }
     if (fetch->set != &fetch->asked) {
         kl_fetch_set_let_go(&fetch->asked); /* looked up with the session's others */
+        judge->quiet = judge->quiet && !fetch->incremental; /* Python does not know them */
         look_up(judge, fetch, fetch->set);
     }
     return KL_DONE;
@@ -334,6 +335,8 @@ static kl_verdict run_first(kl_request *request, kl_fetch *fetch) {
         request->no_up = false;
         return KL_UP;
     }
+    /* Of followers Python checks nothing. */
+    judge.quiet = request->no_up && fetch->replica_id < 0;
     kl_verdict verdict = enter(request, fetch, &judge);
     kl_judge_end(&judge);
     if (verdict != KL_DONE) return verdict;

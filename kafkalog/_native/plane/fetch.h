@@ -59,11 +59,6 @@ struct kl_fetch {
     bool throttled;   /* some records of a follower count against the quota */
 };
 
-/* True if the client keeps its session: no session begins with a withheld answer. */
-static inline bool kl_fetch_goes_on(const kl_fetch *fetch) {
-    return fetch->incremental || !fetch->withheld;
-}
-
 /* As kl_kind. */
 kl_verdict kl_fetch_run(kl_request *request);
 void kl_fetch_cancel(kl_request *request);
@@ -83,5 +78,7 @@ void kl_fetch_count(kl_request *request, kl_fetch *fetch);
 
 /* fetch_answer.c.  Write the response; takes the slices.  False: no memory. */
 bool kl_fetch_answer(kl_request *request, kl_fetch *fetch);
+/* True if the client keeps its session: no session begins with a withheld answer. */
+bool kl_fetch_goes_on(const kl_fetch *fetch);
 
 #endif

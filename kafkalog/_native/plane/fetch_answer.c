@@ -144,6 +144,10 @@ static bool put_group(out *out, kl_fetch *fetch, kl_fetch_item *item,
 
 /* ---- the whole --------------------------------------------------------------------------- */
 
+bool kl_fetch_goes_on(const kl_fetch *fetch) {
+    return fetch->incremental || !fetch->withheld;
+}
+
 static bool put_head(out *out, const kl_fetch *fetch, uint32_t topics) {
     bool session = fetch->session && fetch->code == CODE_NONE && kl_fetch_goes_on(fetch);
     if (!begin(out, FIXED_BYTES_MAX)) return false;

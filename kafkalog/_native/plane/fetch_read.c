@@ -188,7 +188,8 @@ static void hear_follower(const kl_request *request, const kl_fetch *fetch,
     if (!kl_replica_fetched(replica, &heard)) return;
     const kl_caught_up told = {atomic_load(&replica->tag), fetch->broker_epoch,
                                fetch->replica_id, item->seen_epoch};
-    if (!kl_caught_ups_put(&fetch->data->caught_ups, &told))
+    /* If there is no room, the next fetch repeats it. */
+    if (!kl_notices_put(&fetch->data->caught_ups, &told))
         kl_followers_untold(&replica->followers, fetch->replica_id);
 }
 

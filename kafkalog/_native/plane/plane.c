@@ -22,7 +22,8 @@ const kl_ops kl_plane_ops = {
 void kl_plane_stop_cold(kl_data *data) { kl_cold_stop(&data->cold); }
 
 void kl_plane_stop(kl_data *data) {
-    kl_caught_ups_stop(&data->caught_ups);
+    kl_notices_close(&data->caught_ups);
+    kl_notices_close(kl_admission_denials(data->admission));
     kl_topics_clear(data->topics);
 }
 

@@ -203,6 +203,7 @@ static bool look_up(kl_request *request, kl_produce *produce) {
         request->no_up = false;
         return false;
     }
+    judge.quiet = request->no_up;
     produce->id_denied = is_id_denied(&judge, produce);
     bool known = true, denied = false;
     kl_topics_lock(topics);

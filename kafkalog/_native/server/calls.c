@@ -90,7 +90,8 @@ kl_status kl_server_set_tls(kl_server *server, int32_t listener, kl_tls *tls) {
 kl_status kl_server_take_failure(kl_server *server, int32_t timeout_ms,
                                  kl_handshake_failure *out) {
     kl_status status = kl_server_check(server);
-    return status ? status : kl_failures_take(&server->net.failures, timeout_ms, out);
+    return status ? status
+                  : kl_notices_take(&server->net.failures, timeout_ms, out, &out->lost);
 }
 
 kl_status kl_server_adopt(kl_server *server, int fd, int32_t listener) {
@@ -151,6 +152,12 @@ kl_status kl_server_set_rules(kl_server *server, int32_t principal,
 
 kl_status kl_server_get_usage(kl_server *server, int32_t principal, kl_usage *out) {
     return kl_admission_usage(server->data->admission, principal, out);
+}
+
+kl_status kl_server_take_denial(kl_server *server, int32_t timeout_ms, kl_denial *out) {
+    kl_status status = kl_server_check(server);
+    kl_notices *denials = kl_admission_denials(server->data->admission);
+    return status ? status : kl_notices_take(denials, timeout_ms, out, &out->lost);
 }
 
 /* ---- quotas of clients --------------------------------------------------------------- */
@@ -240,7 +247,7 @@ kl_status kl_server_get_followers(kl_server *server, const char *topic, int32_t 
 
 kl_status kl_server_take_caught_up(kl_server *server, int32_t timeout_ms,
                                    kl_caught_up *out) {
-    return kl_caught_ups_take(&server->data->caught_ups, timeout_ms, out);
+    return kl_notices_take(&server->data->caught_ups, timeout_ms, out, NULL);
 }
 
 kl_status kl_server_append(kl_server *server, const char *topic, int32_t partition,

@@ -238,7 +238,7 @@ kl_status kl_server_stop(kl_server *server, int32_t timeout_ms) {
         for (int32_t i = 0; i < server->net.thread_count; i++)
             kl_thread_drain(&server->net.threads[i]);
         kl_up_close(&server->net.up);
-        kl_failures_close(&server->net.failures);
+        kl_notices_close(&server->net.failures);
         kl_plane_stop(server->data);
         server->stopped = true;
     }

@@ -59,7 +59,7 @@ def _findings(options: argparse.Namespace, given: Properties) -> list[Finding]:
 
     Raises: ArgumentError: the settings or the directory are refused; UsageError, ZooKeeperAway.
     """
-    from kafkalog.config.protection import refuse_protection
+    from kafkalog.config.protection import refuse_protections
     from kafkalog.config.served import check_served
     from kafkalog.config.server import ServerConfig
     from kafkalog.directory.identity import Found, check_unused, look, node_number
@@ -67,8 +67,7 @@ def _findings(options: argparse.Namespace, given: Properties) -> list[Finding]:
     from kafkalog.server.listener_keys import ListenerKeys
     from kafkalog.server.network.listeners import planned
 
-    for name, value in given.config.items():
-        refuse_protection(name, value, clustered=True)
+    refuse_protections({**given.config, "zookeeper.connect": "to be checked below"})
     config = ServerConfig.of(given.config)
     check_served(config)
     ListenerKeys(config, planned(config), "precheck")

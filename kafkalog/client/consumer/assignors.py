@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import cycle
 from typing import NamedTuple
 
 from kafkalog import errors
@@ -103,12 +103,14 @@ def round_robin_assignment(members: Iterable[Subscriber], partitions: Mapping[st
     """
     ordered = _ordered(members)
     found: Shares = {m.member_id: [] for m in ordered}
-    turn = cycle(ordered)
-    for topic, some in sorted(_readers(ordered).items()):
-        readers = set(some)
+    place = {member: i for i, member in enumerate(found)}
+    turn = 0
+    for topic, readers in sorted(_readers(ordered).items()):
+        first = bisect_left(readers, turn, key=place.__getitem__)
         for p in range(partitions.get(topic, 0)):
-            reader = next(m.member_id for m in turn if m.member_id in readers)
+            reader = readers[(first + p) % len(readers)]
             found[reader].append(TopicPartition(topic, p))
+            turn = place[reader] + 1
     return found
 
 

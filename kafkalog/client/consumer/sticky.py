@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import NamedTuple
 
+from kafkalog.client.consumer.balance import Loads
 from kafkalog.types import TopicPartition
 
 __all__ = ["Claims", "balanced"]
@@ -42,7 +44,7 @@ def balanced(
     if all(some == topics for some in wanted.values()):
         found = _even(sorted(wanted), _all_of(topics, partitions), kept)
     else:
-        found = _Uneven(wanted, partitions, kept).shares()
+        found = _uneven(wanted, partitions, kept)
     return {reader: sorted(share) for reader, share in found.items()}
 
 
@@ -105,90 +107,35 @@ def _even(
     return found
 
 
-class _Uneven:
-    """Readers of different topics."""
-
-    def __init__(
-        self,
-        wanted: Mapping[str, set[str]],
-        partitions: Mapping[str, int],
-        kept: Mapping[TopicPartition, str],
-    ) -> None:
-        self.kept = kept
-        self.readers: dict[str, list[str]] = {}
-        """By topic."""
-        for reader in sorted(wanted):
-            for topic in sorted(wanted[reader]):
-                self.readers.setdefault(topic, []).append(reader)
-        self.found: dict[str, dict[str, set[TopicPartition]]] = {r: {} for r in sorted(wanted)}
-        """By reader and topic."""
-        self.load = dict.fromkeys(self.found, 0)
-        left = []
-        for tp in _all_of(self.readers, partitions):
-            if tp in kept:
-                self._give(tp, kept[tp])
-            else:
-                left.append(tp)
-        # First those with few possible readers: the others fit anywhere.
-        for tp in sorted(left, key=lambda tp: (len(self.readers[tp.topic]), tp)):
-            self._give(tp, min(self.readers[tp.topic], key=lambda r: (self.load[r], r)))
-
-    def shares(self) -> Shares:
-        """The shares, once they are balanced."""
-        tops = sorted(self.load, key=lambda r: (-self.load[r], r))
-        while tops:
-            # A reader that cannot give one up now cannot later either, unless it gets more.
-            reader = tops[0]
-            path = self._path(reader)
-            if path is None:
-                tops.pop(0)
-            else:
-                self._move(path)
-                tops = sorted(self.load, key=lambda r: (-self.load[r], r))
-        return {r: [tp for some in by.values() for tp in some] for r, by in self.found.items()}
-
-    def _give(self, tp: TopicPartition, reader: str) -> None:
-        self.found[reader].setdefault(tp.topic, set()).add(tp)
-        self.load[reader] += 1
-
-    def _path(self, start: str) -> list[tuple[str, str]] | None:
-        """The shortest path to a reader with two fewer: (topic, next reader) of each step."""
-        came: dict[str, tuple[str, str]] = {}
-        queue, seen_topics = deque([start]), set()
-        while queue:
-            reader = queue.popleft()
-            for topic in sorted(self.found[reader]):
-                if topic in seen_topics or not self.found[reader][topic]:
-                    continue
-                seen_topics.add(topic)
-                for other in self.readers[topic]:
-                    if other == start or other in came:
-                        continue
-                    came[other] = reader, topic
-                    if self.load[other] <= self.load[start] - 2:
-                        return self._back(came, start, other)
-                    queue.append(other)
-        return None
-
-    @staticmethod
-    def _back(came: dict[str, tuple[str, str]], start: str, end: str) -> list[tuple[str, str]]:
-        steps = []
-        while end != start:
-            reader, topic = came[end]
-            steps.append((topic, end))
-            end = reader
-        steps.append(("", start))
-        return steps[::-1]
-
-    def _move(self, path: list[tuple[str, str]]) -> None:
-        giver = path[0][1]
-        for topic, taker in path[1:]:
-            # Prefer one that the giver did not have before, best of all one that the taker had.
-            tp = min(
-                self.found[giver][topic],
-                key=lambda tp: (self.kept.get(tp) != taker, self.kept.get(tp) == giver, tp),
-            )
-            self.found[giver][topic].remove(tp)
-            self.load[giver] -= 1
-            self._give(tp, taker)
-            giver = taker
+def _uneven(
+    wanted: Mapping[str, set[str]],
+    partitions: Mapping[str, int],
+    kept: Mapping[TopicPartition, str],
+) -> Shares:
+    """If they read different topics: how many of each topic each gets, then which."""
+    owned: dict[str, dict[str, list[int]]] = {reader: {} for reader in sorted(wanted)}
+    for tp, reader in sorted(kept.items()):
+        owned[reader].setdefault(tp.topic, []).append(tp.partition)
+    counts = {reader: {t: len(own) for t, own in by.items()} for reader, by in owned.items()}
+    left = {topic: partitions[topic] for topic in set().union(*wanted.values())}
+    for tp in kept:
+        left[tp.topic] -= 1
+    loads = Loads({reader: sorted(wanted[reader]) for reader in owned}, counts)
+    loads.add(left)
+    loads.balance()
+    found: Shares = {}
+    free = {topic: set(range(partitions[topic])) for topic in left}
+    for reader, held in loads.held.items():
+        share = [
+            TopicPartition(topic, p)
+            for topic, count in held.items() for p in owned[reader].get(topic, ())[:count]
+        ]  # fmt: skip
+        for topic, p in share:
+            free[topic].discard(p)
+        found[reader] = share
+    rest = {topic: iter(sorted(some)) for topic, some in free.items()}
+    for reader, held in loads.held.items():
+        for topic, count in held.items():
+            more = max(count - len(owned[reader].get(topic, ())), 0)
+            found[reader] += [TopicPartition(topic, p) for p in islice(rest[topic], more)]
+    return found

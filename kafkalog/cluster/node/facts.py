@@ -128,6 +128,11 @@ class Candidate(NamedTuple):
         """The security protocol of each of these."""
         return {name: self.config.protocol_of(name) for name in self.listeners}
 
+    @property
+    def authenticates(self) -> bool:
+        """True if clients log in at one of its listeners."""
+        return any(one.startswith("SASL") for one in self.protocols.values())
+
 
 def version(text: str) -> tuple[int, int]:
     """(2, 8) for "2.8-IV1"; of something else a high one, as of later versions."""

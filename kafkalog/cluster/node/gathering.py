@@ -26,13 +26,12 @@ from kafkalog.metadata.image import BROKER, Broker, MetadataImage
 from kafkalog.replication.inter_broker import NodeSecurity, connect
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
-from kafkalog.zookeeper import entities, tree
+from kafkalog.zookeeper import acls, tree
 from kafkalog.zookeeper.loading import PROTOCOLS
 from kafkalog.zookeeper.session import Session
 
 __all__ = ["gather"]
 
-SCRAM = "SCRAM-"
 NAMED_MAX = 100
 """Resources with rules of each kind, and users with credentials, that are kept."""
 PATIENCE_MS = 2_000
@@ -57,7 +56,7 @@ def gather(
     """
     others = [one for number, one in sorted(image.brokers.items()) if number != node]
     tokens = len(session.children(tree.DELEGATION_TOKENS) or ())
-    users = _users(session) if image.foreign.get("SCRAM") else ()
+    users = tuple(sorted({user for user, _ in image.scram})[:NAMED_MAX])
     peers = _peers(others, securities or {})
     return Facts(image, peers, _rules(session), users, tokens, _is_kraft(session))
 
@@ -67,26 +66,11 @@ def gather(
 
 def _rules(session: Session) -> tuple[str, ...]:
     found: list[str] = []
-    for root in tree.ACLS:
+    for root in acls.ROOTS.values():
         for kind in session.children(root) or ():
             names = session.children(f"{root}/{kind}") or ()
             found += [f"{kind}/{name}" for name in names[:NAMED_MAX]]
     return tuple(found)
-
-
-def _users(session: Session) -> tuple[str, ...]:
-    """The first users with SCRAM credentials."""
-    names = session.children(f"{entities.CONFIG}/users") or []
-    paths = [entities.config_path(("users", name)) for name in names]
-    found: list[str] = []
-    for name, znode in zip(names, session.look([(p, False, False) for p in paths]), strict=True):
-        try:
-            said = entities.read_config(("users", name), getattr(znode, "data", None))
-        except errors.BadZnode:
-            continue
-        if any(key.startswith(SCRAM) for key in said):
-            found.append(entities.unsanitized(name) or name)
-    return tuple(found[:NAMED_MAX])
 
 
 def _is_kraft(session: Session) -> bool:

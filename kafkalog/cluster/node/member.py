@@ -17,10 +17,11 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from kafkalog import errors
-from kafkalog.client.link.failures import check_code, failure
+from kafkalog.client.link.failures import check_code
 from kafkalog.client.link.transport import Address, Options
 from kafkalog.cluster.node import controller_requests
 from kafkalog.cluster.node.controller_connection import ControllerConnection
+from kafkalog.cluster.node.protection import Protection
 from kafkalog.cluster.node.session_watch import SessionWatch
 from kafkalog.cluster.node.state import (
     MemberState,
@@ -37,11 +38,12 @@ from kafkalog.cluster.node.state import (
 from kafkalog.cluster.node.unsupported_watch import UnsupportedWatch
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.controller.settings import Plan, altered, each, mark_refused
-from kafkalog.log.log import Log, handle_of
+from kafkalog.log.log import Log
 from kafkalog.metadata import configs, settings
 from kafkalog.metadata.image import BROKER, TOPIC, Change, MetadataImage, Partition
 from kafkalog.metadata.requests import NewTopics, Result, SettingChanges, SettingsAsked
-from kafkalog.replication.follower_log import sync_before_leading
+from kafkalog.metadata.source import Planned
+from kafkalog.replication.follower_log import lead_held
 from kafkalog.replication.inter_broker import NodeSecurity
 from kafkalog.replication.roles import Effect
 from kafkalog.types import TopicPartition
@@ -53,7 +55,6 @@ from kafkalog.wire.tables.controller import (
     STOP_REPLICA,
     UPDATE_METADATA,
 )
-from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS
 from kafkalog.zookeeper import altering, entities, own_settings, tree
 from kafkalog.zookeeper.loading import PROTOCOLS, Znode
 from kafkalog.zookeeper.reading import read_tree
@@ -128,9 +129,11 @@ class Member:
         self.session = open_session(hosts, told.put, timeouts, at_zookeeper)
         inner = {name: self._protocol(name) for name in (listener, self._control_listener)}
         self._unsupported = UnsupportedWatch(self.session, node, inner)
+        self._protection = Protection(self.session, lambda: self.image, self._use)
         self._watching = SessionWatch(self.session, told, self._set, self._begun, self._looked)
         self._unread: dict[str, UUID] = {}  # topics whose settings could not be read yet
         self._standing = self._at_start()
+        patiently(self._protection.look, self.patience_s)
         self._heard = self._compared = -1, -1
         """The controller's and this broker's epoch: of the last UpdateMetadata, and of the one
         after which the topics were last compared with the tree."""
@@ -191,6 +194,7 @@ class Member:
         _logger.warning(
             "broker %d: its session with ZooKeeper ended; it registers again", self.node
         )
+        self._protection.forget()
         with self._lock:
             self._register()
 
@@ -231,6 +235,11 @@ class Member:
     @property
     def clustered(self) -> bool:
         """True if it is one of several nodes, of which one decides."""
+        return True
+
+    @property
+    def on_zookeeper(self) -> bool:
+        """True: its metadata are in ZooKeeper."""
         return True
 
     @property
@@ -340,6 +349,7 @@ class Member:
 
     def _looked(self) -> None:
         """The tree may have changed, or be within reach again."""
+        self._protection.look()
         if self._unread:
             with self._lock:
                 self._learn(())
@@ -421,23 +431,28 @@ class Member:
                  for one in changed if one[0] == "topics"}  # fmt: skip
         for name, own in self._topic_settings(names).items():
             found[TOPIC, name] = own
-        others: dict[entities.Entity, Mapping[str, str]] = {}
-        for entity in (one for one in changed if one[0] != "topics"):
+        for entity in (one for one in changed if one[0] == "brokers"):
             znode = self.session.read(entities.config_path(entity))
+            name = "" if entity[1] == entities.DEFAULT else entity[1]
             try:
-                others[entity] = entities.read_config(entity, znode.data) if znode else {}
+                found[BROKER, name] = entities.read_config(entity, znode.data) if znode else {}
             except errors.BadZnode as problem:
                 _logger.warning("%s", problem)
-        for entity in [one for one in others if one[0] == "brokers"]:
-            name = "" if entity[1] == entities.DEFAULT else entity[1]
-            found[BROKER, name] = others.pop(entity)
-        self._unsupported.settings(others)
+        self._protection.read_clients(one for one in changed if one[0] in entities.QUOTAS)
         with self._lock:
             old = self.image
             configs = {key: said for key, said in {**old.configs, **found}.items() if said}
             image = old._replace(configs=configs)
             self._standing = self._standing._replace(image=image)
             self._tell(Change(old, image, (), (), tuple(found)))
+
+    def _use(self, **parts: Any) -> None:
+        """Replace parts of the image, such as all ACLs."""
+        with self._lock:
+            old = self.image
+            image = old._replace(**parts)
+            self._standing = self._standing._replace(image=image)
+            self._tell(Change(old, image, (), (), ()))
 
     def _tell(self, change: Change) -> None:
         """Report a change to all listeners; one that fails does not affect the others."""
@@ -501,36 +516,27 @@ class Member:
             results.append(result)
         return results
 
+    def alter(self, planned: Callable[[MetadataImage], Planned]) -> list[Result]:
+        """Change ACLs, credentials or quotas in the tree, on top of everything that was written
+        there before; `planned`: the records and the results.
+
+        Raises: as Protection.alter.
+        """
+        self.session.sync(entities.CHANGES)
+        if not self._watching.looked(self.timeouts.session_ms / 1000):
+            raise errors.ZooKeeperAway(f"ZooKeeper at {self.session.hosts}: it is not read in time")
+        return self._protection.alter(planned)
+
     def describe_configs(self, asked: SettingsAsked) -> list[Result]:
         """DescribeConfigs: the response's `results`."""
         return configs.describe_configs(self.image, asked, self._config)
 
     def lead(self, log: Log) -> int:
-        """Let an open log append in its partition's leader epoch, if it is led here; returns that
-        epoch.
-
-        Raises: NotLeaderOrFollower; IoFailed and others, as `sync_before_leading`.
-        """
-        state = self.held(TopicPartition(log.topic, log.partition))
-        if state is None:
-            raise errors.NotLeaderOrFollower(f"{log!r} is not kept by node {self.node}")
-        if state.leader == self.node:
-            handle = handle_of(log)
-            sync_before_leading(handle)
-            handle.lead(state.leader_epoch)
-        return state.leader_epoch
+        """As lead_held."""
+        return lead_held(log, self.held(TopicPartition(log.topic, log.partition)), self.node)
 
     def allocate_producer_ids(self) -> range:
-        """A block of producer ids, which no broker gets a second time.
-
-        Raises: COORDINATOR_LOAD_IN_PROGRESS, as in Kafka: no controller answers now, and the
-        client retries.
-        """
-        body = {"broker_id": self.node, "broker_epoch": self.epoch}
-        try:
-            answer = self._connection.ask(ALLOCATE_PRODUCER_IDS, body)
-            check_code(answer.error_code, "producer ids")
-        except errors.KafkalogError as problem:
-            code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            raise failure(code, "producer ids", str(problem)) from problem
-        return range(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len)
+        """As controller_requests.allocate_producer_ids."""
+        return controller_requests.allocate_producer_ids(
+            self._connection.ask, self.node, self.epoch
+        )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from kafkalog.client.link.failures import few
 from kafkalog.cluster.node.defaults import differences
 from kafkalog.cluster.node.facts import (
+    AUTHORIZER,
     CONTROL,
     INNER,
     PLAINTEXT,
@@ -25,6 +26,7 @@ from kafkalog.cluster.node.facts import (
     is_old,
     version,
 )
+from kafkalog.config.authorizer import ACL_AUTHORIZER
 from kafkalog.metadata.image import TOPIC
 
 __all__ = ["findings", "protection", "refusal"]
@@ -295,6 +297,9 @@ def _holds(facts: Facts, topic: str, node: int) -> bool:
 def _rules(facts: Facts, mine: Candidate) -> Iterator[Finding]:
     """Access rules: those in ZooKeeper, and those of brokers that have an authorizer."""
     enforcing = [one.node for one in facts.peers if one.authorizes]
+    if mine.config.authorizer_class_name:
+        yield from _authorizers(facts)
+        return
     what = f"the cluster has access rules ({few(list(facts.rules))})"
     if enforcing:
         yield Finding(
@@ -302,8 +307,7 @@ def _rules(facts: Facts, mine: Candidate) -> Iterator[Finding]:
             "ACLs",
             f"{brokers(enforcing)} {_has(enforcing)} an authorizer, and this node has none: "
             "clients that are kept out there would get in here.",
-            "Remove authorizer.class.name from all brokers, and the rules (kafka-acls --remove), "
-            "if the cluster may be open to all; else this node cannot join it.",
+            f"Set {AUTHORIZER}={ACL_AUTHORIZER} and super.users here, as on the others.",
         )
     elif not facts.rules:
         return
@@ -313,30 +317,65 @@ def _rules(facts: Facts, mine: Candidate) -> Iterator[Finding]:
             "ACLs",
             f"{what}, but no broker that could be asked has an authorizer: nobody enforces them, "
             "and neither does this node.",
-            "Remove them (kafka-acls --remove), so that nobody relies on them.",
+            f"Set {AUTHORIZER} on all brokers, or remove them (kafka-acls --remove), so that "
+            "nobody relies on them.",
         )
     else:
         yield _unproven("ACLs", f"{what}, which this node does not enforce", mine,
-                        "Remove them (kafka-acls --remove)")  # fmt: skip
+                        f"Set {AUTHORIZER} here, or remove them (kafka-acls --remove)")  # fmt: skip
+
+
+def _authorizers(facts: Facts) -> Iterator[Finding]:
+    """Brokers whose authorizer is another than this node's, which has one."""
+    found = {one.node: one.settings[AUTHORIZER] for one in facts.peers
+             if one.settings and one.settings.get(AUTHORIZER)}  # fmt: skip
+    others = [node for node, name in found.items() if name != ACL_AUTHORIZER]
+    if others:
+        names = few(sorted({found[node] for node in others}))
+        yield Finding(
+            REFUSE,
+            AUTHORIZER,
+            f"{brokers(others)} {_has(others)} {names}, whose rules this node does not know: it "
+            "would decide by the ACLs in ZooKeeper, and let clients in that are kept out there.",
+            f"Set {AUTHORIZER}={ACL_AUTHORIZER} on all brokers.",
+        )
+    lacking = [one.node for one in facts.peers if one.authorizes is False]
+    if lacking:
+        yield Finding(
+            WARN,
+            "ACLs",
+            f"{brokers(lacking)} {_has(lacking)} no authorizer: clients that are kept out here get "
+            "in there.",
+            f"Set {AUTHORIZER}={ACL_AUTHORIZER} on all brokers.",
+        )
 
 
 def _credentials(facts: Facts, mine: Candidate) -> Iterator[Finding]:
     """SCRAM credentials and delegation tokens: what clients log in with."""
-    those = [f"SCRAM credentials ({few(list(facts.users))})"] if facts.users else []
+    authenticates = mine.authenticates
+    users = () if authenticates else facts.users
+    those = [f"SCRAM credentials ({few(list(users))})"] if users else []
     those += [f"{facts.tokens} delegation tokens"] if facts.tokens else []
     if not those:
         return
-    subject = "SCRAM" if facts.users else "delegation tokens"
+    subject = "SCRAM" if users else "delegation tokens"
     what = f"the cluster has {' and '.join(those)}"
     remove = "Remove them (kafka-configs --delete-config, kafka-delegation-tokens --expire)"
     sasl = sorted({name for one in facts.peers for name, protocol in one.endpoints.items()
                    if protocol.startswith("SASL")})  # fmt: skip
-    if sasl:
+    if sasl and authenticates:
+        yield Finding(
+            WARN,
+            subject,
+            f"{what}, with which clients log in at {few(sasl)}; this node does not know them.",
+            "Let these clients log in with a password, or leave their topics on brokers of Kafka.",
+        )
+    elif sasl:
         yield Finding(
             REFUSE,
             subject,
-            f"{what}, with which clients log in at {few(sasl)}; this node cannot check them, and "
-            "lets everyone in.",
+            f"{what}, with which clients log in at {few(sasl)}; this node has no listener where "
+            "they could, and lets everyone in.",
             f"{remove}, and join a cluster that is open to all.",
         )
     elif facts.peers:
@@ -347,7 +386,7 @@ def _credentials(facts: Facts, mine: Candidate) -> Iterator[Finding]:
             "them, and neither does this node.",
             f"{remove}, so that nobody relies on them.",
         )
-    else:
+    elif not authenticates:
         yield _unproven(subject, f"{what}, which this node does not check", mine, remove)
 
 
@@ -362,20 +401,6 @@ def _unproven(subject: str, what: str, mine: Candidate, remove: str) -> Finding:
         f"{remove}, or start a broker that can be asked; a new node joins a cluster that is open "
         "to all.",
     )  # fmt: skip
-
-
-def _quotas(facts: Facts, _: Candidate) -> Iterator[Finding]:
-    """Rates of clients."""
-    named = [" ".join(f"{kind} {name or 'default'}" for kind, name in entity)
-             for entity in sorted(facts.image.quotas, key=repr)]  # fmt: skip
-    if named:
-        yield Finding(
-            WARN,
-            "quotas",
-            f"the cluster has quotas ({few(named)}), which this node does not apply: its clients "
-            "are not slowed down here.",
-            "Plan for that load, or keep leaderships of such clients' topics on brokers of Kafka.",
-        )
 
 
 # ---- what could not be checked -------------------------------------------------------------------
@@ -411,6 +436,5 @@ def _has(those: Sequence[Peer] | Sequence[int]) -> str:
 Check = Callable[[Facts, Candidate], Iterable[Finding]]
 CHECKS: tuple[Check, ...] = (
     _other_protocols, _missing_listeners, _unknown_listeners, _client_listeners, _racks,
-    _protocol_versions, _migration, _formats, _tiers, _rules, _credentials, _quotas, _differences,
-    _unasked,
+    _protocol_versions, _migration, _formats, _tiers, _rules, _credentials, _differences, _unasked,
 )  # fmt: skip

@@ -44,6 +44,7 @@ class SessionWatch:
         self._changed, self._begun, self._looked = changed, begun, looked
         self._expired = False
         self._due = False
+        self._waiting: list[threading.Event] = []  # for the next complete look
         self._said = ""
         self._last = max(session.children(CHANGES, watch=True) or [""])
         self._ended = threading.Event()
@@ -57,10 +58,20 @@ class SessionWatch:
         """Look now."""
         self._told.put(Seen(CHANGES, True))
 
+    def looked(self, timeout_s: float) -> bool:
+        """Look now, and wait until everything that was found is in effect; False: not in time.
+        Not to be called in the thread of this object."""
+        done = threading.Event()
+        self._waiting.append(done)
+        self.look()
+        return done.wait(timeout_s) and not self._ended.is_set()
+
     def stop(self) -> None:
         """End; after the return there are no more reports."""
         self._ended.set()
         self._told.put(None)
+        for done in list(self._waiting):
+            done.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join()
 
@@ -87,11 +98,15 @@ class SessionWatch:
         """Do what is due; what fails stays due, and new notifications are still taken."""
         if not self._due or self._ended.is_set():
             return
+        waiting = list(self._waiting)
         if self._expired:
             self._begun()
             self._expired = False
         self._look()  # watches fire once; those of another session never
         self._looked()
+        for done in waiting:
+            self._waiting.remove(done)
+            done.set()
         self._due = False
         self._said = ""
 

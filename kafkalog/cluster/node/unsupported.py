@@ -10,22 +10,20 @@ from kafkalog.metadata.image import Broker
 from kafkalog.zookeeper.entities import Entity
 from kafkalog.zookeeper.loading import PROTOCOLS
 
-__all__ = ["RULES", "TOKENS", "News", "unsupported"]
+__all__ = ["TOKENS", "News", "unsupported"]
 
-RULES, TOKENS = "ACLs", "delegation tokens"
-"""Subjects of findings."""
-SCRAM, QUOTAS, RACKS = "SCRAM credentials", "quotas", "broker.rack"
+TOKENS = "delegation tokens"
+"""A subject of findings."""
+RACKS = "broker.rack"
 
 
 class News(NamedTuple):
     """The parts of the cluster's state that were read while the node runs; the others are empty."""
 
-    rules: Collection[str] = ()
-    """Paths of resources with access rules."""
     tokens: Collection[str] = ()
     """The ids of delegation tokens."""
     settings: Mapping[Entity, Mapping[str, str]] = {}
-    """Settings of topics, users, clients and addresses."""
+    """Settings of topics."""
     brokers: Mapping[int, Broker] = {}
     """All that are alive."""
     node: int = -1
@@ -36,19 +34,10 @@ class News(NamedTuple):
 
 def unsupported(news: News) -> list[Finding]:
     """Everything in `news` that this node does not enforce or support."""
-    return [*_access(news), *_entities(news), *_brokers(news)]
+    return [*_tokens(news), *_topics(news), *_brokers(news)]
 
 
-def _access(news: News) -> Iterator[Finding]:
-    if news.rules:
-        yield Finding(
-            REFUSE,
-            RULES,
-            f"the cluster now has access rules ({min(news.rules)}), which this node does not "
-            "enforce: clients that brokers with an authorizer refuse get in here.",
-            "Remove the rules (kafka-acls --remove); if brokers have an authorizer, stop this node "
-            "and let them serve its partitions.",
-        )
+def _tokens(news: News) -> Iterator[Finding]:
     if news.tokens:
         yield Finding(
             WARN,
@@ -58,30 +47,10 @@ def _access(news: News) -> Iterator[Finding]:
         )
 
 
-def _entities(news: News) -> Iterator[Finding]:
+def _topics(news: News) -> Iterator[Finding]:
     for entity, said in news.settings.items():
         if entity[0] == "topics":
             yield from _topic(entity[1], said)
-            continue
-        name, rates = " ".join(entity), [one for one in said if not one.startswith("SCRAM-")]
-        if len(rates) < len(said):
-            yield Finding(
-                REFUSE,
-                SCRAM,
-                f"the cluster now has {SCRAM} ({name}), which this node does not check: clients "
-                "that cannot log in elsewhere get in here.",
-                "Remove them (kafka-configs --delete-config), or stop this node and let brokers of "
-                "Kafka serve its partitions.",
-            )
-        if rates:
-            yield Finding(
-                WARN,
-                QUOTAS,
-                f"the cluster now has {QUOTAS} ({name}: {min(rates)}), which this node does not "
-                "apply: clients are not slowed down here.",
-                "Plan for that load, or keep leaderships of these clients' topics on brokers of "
-                "Kafka (kafkalog cluster reassign).",
-            )
 
 
 def _topic(name: str, said: Mapping[str, str]) -> Iterator[Finding]:

@@ -7,11 +7,12 @@ import threading
 from collections.abc import Mapping
 
 from kafkalog.cluster.node.facts import REFUSE, WARN
-from kafkalog.cluster.node.unsupported import RULES, TOKENS, News, unsupported
+from kafkalog.cluster.node.unsupported import TOKENS, News, unsupported
 from kafkalog.errors import BadZnode
 from kafkalog.zookeeper import tree
 from kafkalog.zookeeper.entities import Entity
 from kafkalog.zookeeper.loading import Znode, broker
+from kafkalog.zookeeper.reading import watched_children
 from kafkalog.zookeeper.session import Session
 
 __all__ = ["UnsupportedWatch"]
@@ -39,7 +40,7 @@ class UnsupportedWatch:
 
         Raises: ZooKeeperAway.
         """
-        for read in (self._rules, self._tokens, self._brokers):
+        for read in (self._tokens, self._brokers):
             try:
                 news = read()
             except BadZnode as problem:  # it may be unreadable for this node alone
@@ -49,34 +50,25 @@ class UnsupportedWatch:
                 self._say(news)
 
     def settings(self, settings: Mapping[Entity, Mapping[str, str]]) -> None:
-        """Settings were read, of topics, users, clients or addresses."""
+        """Settings of topics were read."""
         self._say(News(settings=settings))
-
-    def _rules(self) -> News:
-        if RULES in self._said:
-            return News()  # there may be many
-        kinds = [f"{root}/{kind}" for root in tree.ACLS for kind in self._children(root)]
-        return News(rules=[f"{kind}/{name}" for kind in kinds for name in self._children(kind)])
 
     def _tokens(self) -> News:
         return (
-            News() if TOKENS in self._said else News(tokens=self._children(tree.DELEGATION_TOKENS))
+            News()
+            if TOKENS in self._said
+            else News(tokens=watched_children(self._session, tree.DELEGATION_TOKENS))
         )
 
     def _brokers(self) -> News:
-        numbers = [int(name) for name in self._children(tree.BROKERS) if name.isdecimal()]
+        numbers = [
+            int(name) for name in watched_children(self._session, tree.BROKERS) if name.isdecimal()
+        ]
         found = self._session.look([(tree.broker_path(one), False, False) for one in numbers])
         brokers = {number: broker(number, znode)
                    for number, znode in zip(numbers, found, strict=True)
                    if isinstance(znode, Znode)}  # fmt: skip
         return News(brokers=brokers, node=self._node, listeners=self._listeners)
-
-    def _children(self, path: str) -> list[str]:
-        """The names below a znode, watched, as is a znode that does not exist."""
-        found = self._session.children(path, watch=True)
-        if found is None and self._session.read(path, watch=True) is not None:
-            found = self._session.children(path, watch=True)  # it was created in between
-        return found or []
 
     def _say(self, news: News) -> None:
         for one in unsupported(news):

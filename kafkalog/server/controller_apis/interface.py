@@ -38,9 +38,10 @@ class ControllerApis(Protocol):
         """
 
     def alter(self, plan_of: Callable[[MetadataImage], Any]) -> list[Result]:
-        """Carry out a change of the metadata: `plan_of` returns the records and the results.
+        """Carry out a change of the metadata: `plan_of` returns the records and the results.  A
+        cluster on ZooKeeper has only ACLs, credentials and quotas there.
 
-        Raises: UnsupportedVersion: the node belongs to a cluster; errors of writing.
+        Raises: errors of writing.
         """
 
     def create_topics(self, wanted: NewTopics) -> dict[str, ErrorCode]:

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from kafkalog.errors import Closed, PeerGone, Timeout, UnsupportedVersion, for_clients
-from kafkalog.metadata import configs, translation
+from kafkalog.errors import (
+    BadZnode,
+    Closed,
+    PeerGone,
+    Timeout,
+    UnsupportedVersion,
+    ZooKeeperAway,
+    for_clients,
+)
 from kafkalog.metadata.image import BROKER
+from kafkalog.server.controller_apis.protection import PROTECTION
+from kafkalog.server.controller_apis.settings_requests import SETTINGS_REQUESTS
 from kafkalog.server.controller_apis.topic_creation import TopicCreation
 from kafkalog.server.failures import answer_failure, handler_failed
-from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.values import mapped
 
 if TYPE_CHECKING:
-    from kafkalog.metadata.requests import NewTopics, SettingChanges
-    from kafkalog.replication.membership import Controlling, Membership
+    from kafkalog.metadata.image import MetadataImage
+    from kafkalog.metadata.requests import NewTopics, Result
+    from kafkalog.replication.membership import Controlling, ZooKeeperMembership
     from kafkalog.server.controller_apis.forwarder import ControllerForwarder, Send
     from kafkalog.server.request import Request
 
 __all__ = ["ClusterMember"]
+
+_logger = logging.getLogger(__name__)
 
 FAILED = "The controller failed to handle the request; its log says why."
 NOT_HERE = "This is not the correct controller."
@@ -30,7 +42,7 @@ class ClusterMember:
     """ControllerApis of a member of a cluster, which may be its controller."""
 
     def __init__(
-        self, member: Membership, controller: Controlling, forwarder: ControllerForwarder
+        self, member: ZooKeeperMembership, controller: Controlling, forwarder: ControllerForwarder
     ) -> None:
         """`controller`: this node's own, active or standby."""
         self._member, self._controller, self._forwarder = member, controller, forwarder
@@ -38,14 +50,22 @@ class ClusterMember:
 
     def handle(self, request: Request) -> None:
         """As ControllerApis.handle: the controller answers, here or on its node, or this node if
-        only its own settings change.
+        only its own settings change, or what protects the cluster.
 
         In the forwarder's thread, as the controller may need this node before it answers.  A
         request that another node forwarded is not forwarded again.
         """
-        settings = _SETTINGS.get(request.api.key)
-        if settings is not None and self._is_own(request):
-            self._alter_own(request, settings)
+        settings, protecting = (
+            SETTINGS_REQUESTS.get(request.api.key),
+            PROTECTION.get(request.api.key),
+        )
+        if protecting is not None:
+            self._answer_here(request, lambda: protecting(self._member.alter, request))
+        elif settings is not None and self._is_own(request):
+            changes, plan = settings.convert(request.body), settings.plan
+            self._answer_here(
+                request, lambda: {"responses": self._member.alter_configs(changes, plan)}
+            )
         elif self._controller.is_active:
             self._ask_here(request)
         elif self._member.controller == self._member.node or self._was_forwarded(request):
@@ -65,9 +85,9 @@ class ClusterMember:
         """As ControllerApis.create_topics."""
         return self._topics.create(wanted)
 
-    def alter(self, plan_of: Callable[..., Any]) -> NoReturn:
-        """Raises: UnsupportedVersion."""
-        raise UnsupportedVersion(f"node {self._member.node}'s cluster has no metadata log")
+    def alter(self, plan_of: Callable[[MetadataImage], Any]) -> list[Result]:
+        """As ControllerApis.alter: a change of what protects the cluster."""
+        return self._member.alter(plan_of)
 
     def quorum(self) -> NoReturn:
         """Raises: UnsupportedVersion."""
@@ -82,16 +102,21 @@ class ClusterMember:
         number = request.peer.client_id or ""
         return number.isdecimal() and int(number) in self._member.image.brokers
 
-    def _alter_own(self, request: Request, settings: _Settings) -> None:
-        changes, plan = settings.convert(request.body), settings.plan
+    def _answer_here(self, request: Request, work: Callable[[], Mapping[str, Any]]) -> None:
+        """Let this node itself carry out a request, by writing into ZooKeeper."""
 
-        def alter(_: Send) -> None:
+        def run(_: Send) -> None:
             try:
-                request.answer({"responses": self._member.alter_configs(changes, plan)})
+                request.answer(work())
+            except ZooKeeperAway as problem:  # its outcome is unknown
+                answer_failure(request, ErrorCode.REQUEST_TIMED_OUT, for_clients(problem))
+            except BadZnode as problem:
+                _logger.error("%r: %s", request, problem)
+                answer_failure(request, ErrorCode.UNKNOWN_SERVER_ERROR, str(problem))
             except Exception as problem:
                 handler_failed(request, problem)
 
-        self._forwarder.forward(alter, request.size)
+        self._forwarder.forward(run, request.size)
 
     def _forward(self, request: Request) -> None:
         def forward(send: Send) -> None:
@@ -121,21 +146,6 @@ class ClusterMember:
             except Exception as problem:
                 handler_failed(request, problem)
 
-        settings = _SETTINGS.get(request.api.key)
+        settings = SETTINGS_REQUESTS.get(request.api.key)
         body = request.body if settings is None else settings.convert(request.body)
         self._controller.ask(request.api, body, request.version, answer, size=request.size)
-
-
-class _Settings(NamedTuple):
-    """How a request to change settings is read."""
-
-    convert: Callable[[Any], SettingChanges]
-    plan: Callable[..., tuple[list[tuple[str, Any]], list[dict[str, Any]]]]
-
-
-_SETTINGS = {
-    apis.ALTER_CONFIGS.key: _Settings(translation.all_settings, configs.alter_configs),
-    apis.INCREMENTAL_ALTER_CONFIGS.key: _Settings(
-        translation.some_settings, configs.incremental_alter_configs
-    ),
-}

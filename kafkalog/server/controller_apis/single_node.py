@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from kafkalog.controller import acls, users
-from kafkalog.controller.client_quotas import IP, alter_client_quotas
 from kafkalog.errors import UnsupportedVersion
 from kafkalog.metadata import translation
-from kafkalog.metadata.addresses import address_of
 from kafkalog.metadata.source import Charge, free
+from kafkalog.server.controller_apis.protection import PROTECTION
+from kafkalog.server.controller_apis.settings_requests import SETTINGS_REQUESTS
 from kafkalog.server.failures import codes_by_name
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from kafkalog.config.server import ServerConfig
+    from kafkalog.metadata.configs import KeyCheck
     from kafkalog.metadata.image import MetadataImage
     from kafkalog.metadata.requests import NewTopics, Result
     from kafkalog.metadata.source import Changeable, Quorum
@@ -33,13 +34,28 @@ ONE_RESULT_SINCE = 2
 class SingleNode:
     """ControllerApis of a node that is its own controller."""
 
-    def __init__(self, metadata: Changeable) -> None:
-        """`metadata`: what the requests change."""
-        self._metadata = metadata
+    def __init__(
+        self, metadata: Changeable, config: ServerConfig, keys: KeyCheck | None = None
+    ) -> None:
+        """`metadata`: what the requests change; `config`: the settings of the start; `keys`:
+        refuses settings of listeners whose keys cannot be used."""
+        self._metadata, self._config, self._keys = metadata, config, keys
 
     def handle(self, request: Request) -> Fields:
-        """As ControllerApis.handle; every client sees the change from its answer on."""
-        return _HANDLERS[request.api.key](self._metadata, request)
+        """As ControllerApis.handle; every client sees the change from its answer on, and open logs
+        have applied changed settings."""
+        protecting = PROTECTION.get(request.api.key)
+        if protecting is not None:
+            return protecting(self._metadata.alter, request)
+        settings = SETTINGS_REQUESTS.get(request.api.key)
+        if settings is None:
+            return _HANDLERS[request.api.key](self._metadata, request)
+        asked, plan = settings.convert(request.body), settings.plan
+        return {
+            "responses": self._metadata.alter(
+                lambda image: plan(image, asked, self._config, self._keys)
+            )
+        }
 
     def handle_command(self, request: Request) -> NoReturn:
         """Raises: UnsupportedVersion."""
@@ -91,56 +107,6 @@ def _create_partitions(metadata: Changeable, request: Request) -> Fields:
     return {"results": metadata.create_partitions(asked, _charge(request))}
 
 
-def _alter_configs(metadata: Changeable, request: Request) -> Fields:
-    """Replace all settings of a resource; open logs have applied them before the answer is sent."""
-    return {"responses": metadata.alter_configs(translation.all_settings(request.body))}
-
-
-def _incremental_alter_configs(metadata: Changeable, request: Request) -> Fields:
-    """Change some settings of a resource."""
-    changes = translation.some_settings(request.body)
-    return {"responses": metadata.incremental_alter_configs(changes)}
-
-
-def _alter_user_scram_credentials(metadata: Changeable, request: Request) -> Fields:
-    """Add, replace and delete credentials: connections that authenticate afterwards use them."""
-    body = request.body
-    deletions = [users.Deletion(one.name, one.mechanism) for one in body.deletions]
-    upsertions = [
-        users.Upsertion(one.name, one.mechanism, one.iterations, one.salt, one.salted_password)
-        for one in body.upsertions
-    ]
-    return {
-        "results": metadata.alter(
-            lambda image: users.alter_user_scram_credentials(image, deletions, upsertions)
-        )
-    }
-
-
-def _alter_client_quotas(metadata: Changeable, request: Request) -> Fields:
-    """Change quotas; open connections obey them before the answer is sent."""
-    asked = translation.quota_changes(request.body)
-    # Names are resolved here, not while others wait for the metadata.
-    names = {name for one in asked.changes for kind, name in one.entity if kind == IP and name}
-    known = {name for name in names if address_of(name)}
-    return {
-        "entries": metadata.alter(
-            lambda image: alter_client_quotas(image, asked, known.__contains__)
-        )
-    }
-
-
-def _create_acls(metadata: Changeable, request: Request) -> Fields:
-    """Requests obey the new ACLs from the answer on."""
-    asked = translation.new_acls(request.body)
-    return {"results": metadata.alter(lambda image: acls.create_acls(image, asked))}
-
-
-def _delete_acls(metadata: Changeable, request: Request) -> Fields:
-    asked = translation.acl_filters(request.body)
-    return {"filter_results": metadata.alter(lambda image: acls.delete_acls(image, asked))}
-
-
 def _update_features(metadata: Changeable, request: Request) -> Fields:
     """One result for all: if one feature is refused, none changes."""
     result = metadata.update_features(translation.features(request.body, request.version))
@@ -170,12 +136,6 @@ _HANDLERS: Mapping[int, Callable[[Changeable, Request], Fields]] = {
     apis.CREATE_TOPICS.key: _create_topics,
     apis.DELETE_TOPICS.key: _delete_topics,
     apis.CREATE_PARTITIONS.key: _create_partitions,
-    apis.ALTER_CONFIGS.key: _alter_configs,
-    apis.INCREMENTAL_ALTER_CONFIGS.key: _incremental_alter_configs,
-    apis.ALTER_USER_SCRAM_CREDENTIALS.key: _alter_user_scram_credentials,
-    apis.ALTER_CLIENT_QUOTAS.key: _alter_client_quotas,
-    apis.CREATE_ACLS.key: _create_acls,
-    apis.DELETE_ACLS.key: _delete_acls,
     apis.UPDATE_FEATURES.key: _update_features,
     apis.ELECT_LEADERS.key: _elect_leaders,
     apis.ALTER_PARTITION_REASSIGNMENTS.key: _alter_reassignments,

@@ -101,7 +101,7 @@ class TopicCreation:
         setting = REPLICATION_SETTINGS.get(topic.name)
         if setting is None:
             return False
-        living, wanted = len(self._member.image.brokers), topic.replication_factor
+        living, wanted = len(self._member.image.living), topic.replication_factor
         with self._lock:
             known = self._postponed.pop(topic.name, None)
             if living >= wanted:

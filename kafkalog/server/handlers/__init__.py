@@ -138,7 +138,7 @@ OF_CONTROLLER: dict[int, Route] = {
 
 
 def served(api: Any, version: int, member: bool = False) -> bool:
-    """True if a request of this API and version is served; `member`: by one of several nodes."""
+    """True if a request of this API and version is served; `member`: by a node on ZooKeeper."""
     if api is None or api.key in CONTROLS:
         return api is not None and member and version in api.versions
     return version in api_versions.announced(member).get(api.key, ())

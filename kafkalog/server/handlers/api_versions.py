@@ -22,9 +22,8 @@ OF_METADATA_LOG = (apis.DESCRIBE_QUORUM, apis.UNREGISTER_BROKER, apis.UNREGISTER
 """APIs about the metadata log (KRaft), which nodes of a cluster on ZooKeeper do not have: a client
 that sees them there asks until its time is up.  Kafka 3.9 on ZooKeeper leaves them out, too."""
 OF_SINGLE_NODE = (
-    apis.DESCRIBE_USER_SCRAM_CREDENTIALS, apis.ALTER_USER_SCRAM_CREDENTIALS,
-    apis.DESCRIBE_CLIENT_QUOTAS, apis.ALTER_CLIENT_QUOTAS, apis.CREATE_DELEGATION_TOKEN,
-    apis.RENEW_DELEGATION_TOKEN, apis.EXPIRE_DELEGATION_TOKEN, apis.DESCRIBE_DELEGATION_TOKEN,
+    apis.CREATE_DELEGATION_TOKEN, apis.RENEW_DELEGATION_TOKEN, apis.EXPIRE_DELEGATION_TOKEN,
+    apis.DESCRIBE_DELEGATION_TOKEN,
 )  # fmt: skip
 """APIs that the nodes of a cluster on ZooKeeper do not serve."""
 ZERO_SINCE = 4
@@ -40,8 +39,8 @@ def api_versions(node: Node, request: Request) -> None:
     image = node.image
     on = tuple((name, level) for name, level in image.features.items() if name in SUPPORTED)
     # Features are levels in the metadata log: a cluster on ZooKeeper has none.
-    epoch = 0 if node.clustered else image.offset
-    data = _encoded(request.version, on, epoch, node.clustered)
+    epoch = 0 if node.on_zookeeper else image.offset
+    data = _encoded(request.version, on, epoch, node.on_zookeeper)
     request.answer_bytes(data, 0)  # always header version 0: the client knows no version yet
 
 
@@ -60,8 +59,8 @@ def _refused(node: Node, request: Request) -> ErrorCode:
 
 @cache
 def announced(member: bool) -> Mapping[int, range]:
-    """The versions of each API that is announced, by key.  `member`: by one of several nodes, each
-    of which may be asked as their controller."""
+    """The versions of each API that is announced, by key.  `member`: by a node on ZooKeeper, each
+    of which may be asked as the controller."""
     if not member:
         return apis.SERVED
     served = {**apis.SERVED, **{api.key: api.versions for api in OF_CONTROLLER}}

@@ -1,5 +1,6 @@
 """DescribeCluster, DescribeQuorum: a cluster of one."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from kafkalog.disk.layout import METADATA_TOPIC
@@ -37,8 +38,10 @@ def describe_cluster(node: Node, request: Request) -> dict[str, Any]:
     }
 
 
-def describe_quorum(node: Node, request: Request) -> dict[str, Any]:
-    """The metadata log, led by its only voter."""
+def describe_quorum(node: Node, request: Request) -> Mapping[str, Any] | None:
+    """The metadata log: a single node is its only voter; in a cluster the leader answers."""
+    if node.clustered:
+        return node.controller_apis.handle(request)
     topics = [
         {"topic_name": topic.topic_name,
          "partitions": [_quorum(node, topic.topic_name, one.partition_index)

@@ -96,6 +96,6 @@ def node_entry(node: Node, listener: int, broker: int | None = None) -> dict[str
 
 def node_entries(node: Node, listener: int) -> list[dict[str, Any]]:
     """All live brokers, as clients of a listener reach them."""
-    others = node.image.brokers if node.clustered else ()
+    others = node.image.living if node.clustered else ()
     found = [node_entry(node, listener, one) for one in sorted({*others, node.node_id})]
     return [one for one in found if one is not None]

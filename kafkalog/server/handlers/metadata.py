@@ -137,7 +137,11 @@ def _partition(node: Node, topic: "Topic", index: int) -> dict[str, Any]:
     # As Kafka's controller does when the leader's disk failed.
     offline = node.partitions.offline(topic.name, index)
     led = partition.leader >= 0 and not (offline and partition.leader == node.node_id)
-    gone = {*partition.offline_replicas, node.node_id} if offline else partition.offline_replicas
+    gone = {*partition.offline_replicas}
+    if offline:
+        gone.add(node.node_id)
+    if node.clustered and not node.on_zookeeper:
+        gone |= {*partition.replicas} - node.image.living.keys()
     return {
         "error_code": ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,
         "partition_index": partition.partition,
@@ -178,16 +182,23 @@ def describe_topic_partitions(node: Node, request: Request) -> dict[str, Any]:
         indexes = [index for index in sorted(topic.partitions) if index >= first]
         entry = _entry(node, topic)
         _set_operations(node, request, entry)
-        entry["partitions"] = [
-            # Java fails on null here.
-            {**_partition(node, topic, i), "eligible_leader_replicas": [], "last_known_elr": []}
-            for i in indexes[:left]
-        ]
+        entry["partitions"] = [_with_eligible(node, topic, i) for i in indexes[:left]]
         found.append(entry)
         if len(indexes) > left:
             return _page(found, name, indexes[left])
         left -= len(indexes)
     return {"topics": found}
+
+
+def _with_eligible(node: Node, topic: "Topic", index: int) -> dict[str, Any]:
+    """A partition with its eligible leader replicas; without any an empty list: Java fails on
+    null."""
+    state = topic.partitions[index]
+    return {
+        **_partition(node, topic, index),
+        "eligible_leader_replicas": list(state.eligible_leader_replicas),
+        "last_known_elr": list(state.last_known_elr),
+    }
 
 
 def _page(found: list[dict[str, Any]], topic: str, partition: int) -> dict[str, Any]:

@@ -9,8 +9,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from kafkalog.config.server import ServerConfig
 from kafkalog.controller import tokens
+from kafkalog.directory.manager import Manager
 from kafkalog.disk.layout import random_topic_id, uuid_text
+from kafkalog.metadata.source import Changeable
 from kafkalog.security.permissions import Kind, Operation
 from kafkalog.security.principal import ANONYMOUS, Principal
 from kafkalog.security.tokens import Token, hmac_of
@@ -18,7 +21,7 @@ from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["create_token", "describe_tokens", "expire_token", "renew_token"]
+__all__ = ["create_token", "describe_tokens", "expire_token", "expire_tokens", "renew_token"]
 
 NO_TIME = -1
 
@@ -127,3 +130,13 @@ def _rules(node: Node) -> tokens.Rules:
         config.delegation_token_expiry_time_ms,
         node.clock.now_ms(),
     )
+
+
+def expire_tokens(manager: Manager, metadata: Changeable, config: ServerConfig) -> None:
+    """Remove expired tokens, as often as delegation.token.expiry.check.interval.ms says."""
+
+    def remove() -> None:
+        metadata.alter(partial(tokens.remove_expired, now_ms=manager.clock.now_ms()))
+
+    period_ms = config.delegation_token_expiry_check_interval_ms
+    manager.every("delegation tokens", remove, period_ms)

@@ -114,6 +114,11 @@ def _protocol(config: ServerConfig, listener: Listener) -> SecurityProtocol:
             f"listeners: {listener.name} has security protocol {text}, which is no security "
             "protocol; name it in listener.security.protocol.map"
         )
+    if config.joins_quorum and found is not PLAINTEXT:
+        raise InvalidSetting(
+            f"listeners: {listener.name} has security protocol {text}, which a broker of a KRaft "
+            "cluster does not support yet; wanted PLAINTEXT"
+        )
     return found
 
 

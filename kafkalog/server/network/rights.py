@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog._native import check, ffi, lib
+from kafkalog.security.permissions import CLUSTER_NAME, Kind, Operation
 
 if TYPE_CHECKING:
     from kafkalog.server.rules import Rules
 
-__all__ = ["RIGHTS", "Rights", "Usage"]
+__all__ = ["RIGHTS", "Denied", "Rights", "Usage"]
 
 RIGHTS: int = lib.KL_MAY_WRITE | lib.KL_MAY_READ | lib.KL_MAY_REPLICATE
 """All that Produce and Fetch ask for."""
@@ -25,6 +26,26 @@ class Usage(NamedTuple):
     """Bytes of records."""
     denied: int
     """Partitions."""
+
+
+class Denied(NamedTuple):
+    """A Produce or Fetch that C denied."""
+
+    principal: int
+    operation: Operation
+    kind: Kind
+    name: str
+    """The resource; a long name is cut."""
+    lost: int
+    """Further denials before it that are not reported."""
+
+
+_WHICH = {
+    (lib.KL_MAY_WRITE, lib.KL_RULES_TOPICS): (Operation.WRITE, Kind.TOPIC),
+    (lib.KL_MAY_WRITE, lib.KL_RULES_IDS): (Operation.WRITE, Kind.TRANSACTIONAL_ID),
+    (lib.KL_MAY_READ, lib.KL_RULES_TOPICS): (Operation.READ, Kind.TOPIC),
+    (lib.KL_MAY_REPLICATE, lib.KL_RULES_TOPICS): (Operation.CLUSTER_ACTION, Kind.CLUSTER),
+}
 
 
 class Rights:
@@ -82,3 +103,18 @@ class Rights:
         out = ffi.new("kl_usage *")
         check(lib.kl_server_get_usage(self._c, principal, out))
         return Usage(**{name: int(getattr(out, name)) for name in Usage._fields})
+
+    def denial(self, timeout_ms: int) -> Denied | None:
+        """The next Produce or Fetch that C denied; None if none was in this time.
+
+        Raises: Closed (the server was stopped).
+        """
+        out = ffi.new("kl_denial *")
+        status = lib.kl_server_take_denial(self._c, timeout_ms, out)
+        if status == lib.KL_E_TIMEOUT:
+            return None
+        check(status)
+        operation, kind = _WHICH[out.right, out.kind]
+        name = bytes(out.name[0 : out.name_bytes]).decode("utf-8", "replace")
+        name = CLUSTER_NAME if kind is Kind.CLUSTER else name
+        return Denied(out.principal, operation, kind, name, out.lost)

@@ -62,8 +62,15 @@ class TlsContext:
         except ArgumentError as problem:
             raise InvalidSetting(f"TLS: {problem}") from None
         self._c = ffi.gc(out[0], lib.kl_tls_free)
+        self.certificate = key.chain
+        """Its own certificate, and those that signed it, as PEM."""
 
     @property
     def c(self) -> Any:
         """The kl_tls."""
         return self._c
+
+    @property
+    def left_s(self) -> int:
+        """Seconds until its own certificate expires; negative: it has expired."""
+        return int(lib.kl_tls_left_s(self._c))

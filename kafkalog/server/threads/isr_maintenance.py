@@ -132,7 +132,9 @@ class IsrMaintenance:
         return isr is None or isr.proposal is None or not isr.proposal.held
 
     def _epochs(self) -> Mapping[int, int]:
-        return {one.id: one.epoch for one in self._member.image.brokers.values()}
+        """The epochs of the brokers that may be in an ISR."""
+        living = self._member.image.living.values()
+        return {one.id: one.epoch for one in living if not one.in_controlled_shutdown}
 
     def _propose(self) -> None:
         if (failures := self._failures) != self._reported_failures:

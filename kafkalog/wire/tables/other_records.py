@@ -1,10 +1,14 @@
-"""Records of `__transaction_state`, control records, and what group members say to each other."""
+"""Records of `__transaction_state`, control records, what group members say to each other, and a
+principal in an envelope."""
 
 from __future__ import annotations
 
 from kafkalog.wire.message import Message
 
-__all__ = ["CONSUMER_ASSIGNMENT", "CONSUMER_SUBSCRIPTION", "CONTROL_RECORDS", "TRANSACTION_RECORDS"]
+__all__ = [
+    "CONSUMER_ASSIGNMENT", "CONSUMER_SUBSCRIPTION", "CONTROL_RECORDS", "PRINCIPAL",
+    "TRANSACTION_RECORDS",
+]  # fmt: skip
 
 TRANSACTION_RECORDS: dict[int, tuple[Message, Message]] = {
     0: (
@@ -55,4 +59,8 @@ CONSUMER_SUBSCRIPTION = Message("ConsumerProtocolSubscription", "0-3", None, """
 
 CONSUMER_ASSIGNMENT = Message("ConsumerProtocolAssignment", "0-3", None, """
     AssignedPartitions[]{Topic:str, Partitions:[]i32}, UserData:bytes(null =null)
+""")  # fmt: skip
+
+PRINCIPAL = Message("DefaultPrincipalData", "0", 0, """
+    Type:str, Name:str, TokenAuthenticated:bool
 """)  # fmt: skip

@@ -48,7 +48,7 @@ class Target(NamedTuple):
 _MENDED = "mutate_batches"
 _FAST_PATH = (
     "replica/followers", "replica/quota", "replica/replica", "replica/watch", "plane/admit",
-    "plane/buckets", "plane/caught_up", "plane/codes", "plane/cold", "plane/data", "plane/fetch",
+    "plane/buckets", "plane/codes", "plane/cold", "plane/data", "plane/fetch",
     "plane/fetch_answer", "plane/fetch_parse", "plane/fetch_read", "plane/fetchset",
     "plane/leaders", "plane/plane", "plane/produce", "plane/produce_answer", "plane/racks",
     "plane/rules", "plane/session", "plane/topics",
@@ -58,6 +58,7 @@ _CONNECTION = (
     "net/peers", "net/pool", "net/post", "net/response", "net/shake", "net/stream", "net/threads",
     "net/timers", "net/tls", "net/tls_stream", "net/up",
 )  # fmt: skip
+_TLS = ("net/openssl", "net/stream", "net/tls", "net/tls_stream")
 TARGETS = {
     target.name: target
     for target in (
@@ -76,6 +77,8 @@ TARGETS = {
         Target("log", ("logs",), max_bytes=1024),
         Target("request", ("logs",), max_bytes=2048, native=_FAST_PATH),
         Target("conn", max_bytes=8192, native=_CONNECTION),
+        Target("login", max_bytes=8192, native=_CONNECTION),
+        Target("tls", max_bytes=4096, native=_TLS),
     )
 }
 CANARY = Target("canary", (_MENDED,), max_bytes=512)

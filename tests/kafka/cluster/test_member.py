@@ -35,6 +35,7 @@ from tests.support.raw import Raw
 from tests.support.stopped import standing_still
 from tests.support.waiting import wait_for
 from tests.support.zookeeper import ends
+from tests.unit.zookeeper.test_tree import ZNODES
 
 __all__ = ["cluster"]
 
@@ -394,7 +395,7 @@ def test_a_follower_names_the_leader(cluster: Cluster) -> None:
     [
         ("/kafka-acl/Topic/secret", b"{}"),
         ("/kafka-acl-extended/prefixed/Topic/secret", b"{}"),
-        ("/config/users/alice", b'{"version":1,"config":{"SCRAM-SHA-256":"salt=x"}}'),
+        ("/config/users/alice", ZNODES["/config/users/alice"].data),
     ],
 )
 def test_protection_that_nobody_enforces_is_named(

@@ -25,7 +25,8 @@ pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 PLACES = {
     "advertised.listeners", "control.plane.listener.name", "inter.broker.listener.name",
     "cordoned.log.dirs", "listener.security.protocol.map", "listeners",
-    "security.inter.broker.protocol",
+    "security.inter.broker.protocol", "process.roles", "controller.listener.names",
+    "controller.quorum.bootstrap.servers", "controller.quorum.voters",
 }  # fmt: skip
 """They depend on each other, on the data directory, and on a controller's listener, which a single
 node of ours does not have."""

@@ -57,7 +57,6 @@ def two(first: str, second: str, **more: Any) -> Candidate:
 
 def image(
     topics: Mapping[str, Mapping[str, str]] | None = None, held: tuple[str, ...] = (),
-    quotas: Any = None,
 ) -> MetadataImage:  # fmt: skip
     """`topics`: their settings; `held`: those with a replica on this node."""
     made = empty_image("cluster", NODE)
@@ -66,7 +65,6 @@ def image(
     return made._replace(
         topics={name: Topic(name, uuid4(), {0: one}) for name, one in partitions.items()},
         configs={(TOPIC, name): said for name, said in (topics or {}).items()},
-        quotas=quotas or {},
     )
 
 
@@ -164,6 +162,12 @@ RULES = {"rules": ("Topic/t",)}
 USERS = {"users": ("alice",)}
 AUTHORIZER = {"authorizer_class_name": "kafka.security.authorizer.AclAuthorizer"}
 SASL = "PLAINTEXT OUTSIDE:SASL_PLAINTEXT"
+LOGIN = mine(
+    **{
+        "listeners": "PLAINTEXT://10.0.0.4:9092,OUTSIDE://10.0.0.4:9093",
+        MAP: "PLAINTEXT:PLAINTEXT,OUTSIDE:SASL_PLAINTEXT",
+    }
+)
 PROTECTION = [
     ("an authorizer whose rules are elsewhere", cluster(kafka(**AUTHORIZER)), mine(),
      [(REFUSE, "ACLs")]),
@@ -192,8 +196,17 @@ PROTECTION = [
      [(WARN, "SCRAM")]),
     ("tokens, and a place to log in", cluster(kafka(1, SASL), tokens=2), mine(),
      [(REFUSE, "delegation tokens"), (WARN, "listener OUTSIDE")]),
-    ("quotas", cluster(kafka(), image=image(quotas={(("user", "bob"),): {"producer_byte_rate":
-     1.0}})), mine(), [(WARN, "quotas")]),
+    ("an authorizer on both", cluster(kafka(**AUTHORIZER), **RULES), mine(**AUTHORIZER), []),
+    ("an authorizer here, the only node", cluster(**RULES), mine(**AUTHORIZER), []),
+    ("an authorizer only here", cluster(kafka(), **RULES), mine(**AUTHORIZER), [(WARN, "ACLs")]),
+    ("an authorizer here, and one that refuses to tell its settings",
+     cluster(silent(denied=True), **RULES), mine(**AUTHORIZER),
+     [(WARN, "settings of other brokers")]),
+    ("an authorizer of another kind", cluster(kafka(authorizer_class_name="org.x.Ranger")),
+     mine(**AUTHORIZER), [(REFUSE, "authorizer.class.name")]),
+    ("users, and a place to log in here, too", cluster(kafka(1, SASL), **USERS), LOGIN, []),
+    ("users and tokens, and a place to log in here, too",
+     cluster(kafka(1, SASL), **USERS, tokens=2), LOGIN, [(WARN, "delegation tokens")]),
 ]  # fmt: skip
 
 RETENTION, WEEK = "log.retention.ms", {"log_retention_ms": None, "log_retention_hours": "168"}

@@ -15,10 +15,7 @@ from kafkalog.zookeeper.session import Create, Delete, Session, Set, open_sessio
 from tests.support.waiting import wait_for
 from tests.unit.cluster.test_member import registered
 
-SCRAM = {"SCRAM-SHA-256": "salt=x"}
-RATE = {"producer_byte_rate": "1000"}
 TIERED = {"remote.storage.enable": "true"}
-RULE = b'{"version":1,"acls":[]}'
 
 
 def one(number: int, rack: str | None = None, listener: str = "IN", protocol: int = 0) -> Broker:
@@ -35,15 +32,8 @@ def those(*brokers: Broker) -> News:
     ("news", "subjects"),
     [
         (News(), []),
-        (News(rules=["/kafka-acl/Topic/t", "/kafka-acl/Group/g"]), ["ACLs"]),
         (News(tokens=["x"]), ["delegation tokens"]),
-        (News(settings={("users", "alice"): {}}), []),
-        (News(settings={("users", "alice"): SCRAM}), ["SCRAM credentials"]),
-        (News(settings={("users", "alice"): RATE}), ["quotas"]),
-        (News(settings={("users", "a"): SCRAM | RATE}), ["SCRAM credentials", "quotas"]),
-        (News(settings={("users", "a", "clients", "b"): RATE}), ["quotas"]),
-        (News(settings={("ips", "<default>"): {"connection_creation_rate": "1"}}), ["quotas"]),
-        (News(settings={("topics", "t"): RATE}), []),
+        (News(settings={("topics", "t"): {"retention.ms": "1"}}), []),
         (News(settings={("topics", "t"): TIERED}), ["topic t: remote.storage.enable"]),
         (News(settings={("topics", "t"): {"remote.storage.enable": "false"}}), []),
         *(
@@ -88,10 +78,7 @@ def test_changes_are_logged_once_while_a_node_runs(caplog: pytest.LogCaptureFixt
 
     with StandIn() as inside, registered(inside), open_session(inside.hosts, _ignored) as other:
         steps = {
-            "ACLs": lambda: create(other, "/kafka-acl/Topic/t", RULE),
             "delegation tokens": lambda: create(other, "/delegation_token/tokens/x", b"{}"),
-            "SCRAM credentials": lambda: put(other, ("users", "alice"), SCRAM),
-            "quotas": lambda: put(other, ("users", "alice", "clients", "c"), RATE),
             "topic t: remote.storage.enable": lambda: put(other, ("topics", "t"), TIERED),
             "broker 7: listener PLAINTEXT": lambda: join(other, 7, "OUTSIDE"),
         }
@@ -99,26 +86,11 @@ def test_changes_are_logged_once_while_a_node_runs(caplog: pytest.LogCaptureFixt
             assert logged(subject) == 0
             step()
             wait_for(lambda subject=subject: logged(subject), subject)  # type: ignore[misc]
-        assert other.commit([Delete("/kafka-acl/Topic/t"), Delete(tree.broker_path(7))]).done
-        create(other, "/kafka-acl-extended/prefixed/Topic/u", RULE)
+        assert other.commit([Delete(tree.broker_path(7))]).done
         join(other, 7, "OUTSIDE")
-        put(other, ("users", "bob"), SCRAM)
         put(other, ("topics", "last"), TIERED)
         wait_for(lambda: logged("topic last: remote.storage.enable"), "it goes on")
     assert [logged(subject) for subject in steps] == [1] * len(steps)
-
-
-def test_rules_in_folders_that_were_there_before_are_noticed(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """Kafka's authorizer creates one for each kind of resource."""
-    with StandIn() as inside, open_session(inside.hosts, _ignored) as other:
-        other.ensure(["/kafka-acl/Topic", "/kafka-acl-extended/prefixed/Group"])
-        with registered(inside):
-            put(other, ("topics", "first"), TIERED)
-            wait_for(lambda: "topic first" in caplog.text, "it has looked")
-            create(other, "/kafka-acl-extended/prefixed/Group/g", RULE)
-            wait_for(lambda: "(/kafka-acl-extended/prefixed/Group/g)" in caplog.text, "noticed")
 
 
 def _ignored(_: object) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.config.quorum import QUORUM
 from kafkalog.config.server import ServerConfig
 from kafkalog.config.server_properties import read_properties, sorted_out
 from kafkalog.server.broker import Broker
@@ -50,6 +51,23 @@ def test_the_file_that_kafka_delivers_is_understood(tmp_path: Path) -> None:
     assert "log.retention.hours" not in named
 
 
+def test_a_broker_under_controllers_takes_their_settings() -> None:
+    """With both roles the node is a single one, which needs none of them."""
+    quorum = {
+        "controller.quorum.bootstrap.servers": "localhost:9093",
+        "broker.heartbeat.interval.ms": "5",
+        "controller.listener.names": "CONTROLLER", "controller.quorum.fetch.timeout.ms": "7",
+    }  # fmt: skip
+    found = sorted_out({**quorum, "process.roles": "broker", "broker.session.timeout.ms": "9"})
+    assert found.config == {**quorum, "process.roles": "broker"}
+    assert found.notes == (
+        "broker.session.timeout.ms: ignored: kafkalog is no controller for other brokers",
+    )
+    assert ServerConfig(found.config).joins_quorum
+    assert sorted_out({**quorum, "process.roles": "broker,controller"}).config == {}
+    assert sorted_out(quorum).config == {}
+
+
 def test_unknown_names_are_named_with_the_nearest_known_one() -> None:
     found = sorted_out({"num.partitons": "3", "no.such.thing": "x", "num.io.threads": "2"})
     assert found.config == {"num.io.threads": "2"}
@@ -75,7 +93,7 @@ def test_unsupported_settings_are_reported() -> None:
         ("config.providers", "values are used as they are in the file"),
         (
             "controller.quorum.auto.join.enable",
-            "a single node needs no quorum, and a cluster has ZooKeeper",
+            "kafkalog is no controller for other brokers",
         ),
     ],
 )
@@ -97,7 +115,8 @@ def test_of_several_directories_one_is_used_and_that_is_said() -> None:
 
 def test_notes_on_settings_are_true(tmp_path: Path) -> None:
     """A setting is reported as ignored exactly if it has no effect."""
-    with_effect = {**dict.fromkeys(ServerConfig.names(), "1"), "zookeeper.connect": ""}
+    names = [name for name in ServerConfig.names() if name not in QUORUM]
+    with_effect = {**dict.fromkeys(names, "1"), "zookeeper.connect": ""}
     found = sorted_out(with_effect)
     assert found.config == with_effect
     assert found.notes == ()

@@ -3,11 +3,13 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from kafkalog.directory.manager import Manager
 from kafkalog.kraft.kraftlog import MetadataLog
+from kafkalog.metadata.configs import incremental_alter_configs
 from kafkalog.metadata.image import INTERNAL_TOPICS, MetadataImage
 from kafkalog.wire import apis
 from tests.unit.metadata.conftest import request
@@ -51,7 +53,8 @@ def configure(metadata: MetadataLog, kind: int, name: str, **configs: str | None
     ]
     asked = {"resource_type": kind, "resource_name": name, "configs": changes}
     body = request(apis.INCREMENTAL_ALTER_CONFIGS, resources=[asked])
-    done(metadata.incremental_alter_configs(body))
+    static = metadata.manager.config
+    done(metadata.alter(partial(incremental_alter_configs, asked=body, static=static)))
 
 
 class Failed(Exception):

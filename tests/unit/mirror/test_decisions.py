@@ -15,6 +15,7 @@ from kafkalog.mirror.settings import LEFT_OUT, changes
 from kafkalog.mirror.spans import SPANS_MAX, Span
 from kafkalog.mirror.state import (
     OWNER_KEY,
+    VALUE_BYTES_MAX,
     Cut,
     Owner,
     Progress,
@@ -97,6 +98,21 @@ def test_state_reads_back_and_a_tombstone_forgets() -> None:
     assert stateful(*rows, record(OWNER_KEY, None)).owner is None
 
 
+def test_states_that_only_show_copies_keep_no_spans() -> None:
+    one = Progress("id", 9, (Span(0, 0, 3),), copy="c", copy_id="d", via=("a",), lost="why")
+    found = State(spans=False)
+    take([record(key_of(TP), value_of(one))], "kafkalog-mirror.x", found)
+    assert found.progress == {TP: one._replace(spans=(), lost="")}
+
+
+def test_the_size_of_a_state_is_that_of_its_last_records() -> None:
+    rows = [record(key_of(TP), value_of(Progress("id", n, ()))) for n in (0, 1 << 40, 9)]
+    last = rows[-1]
+    assert last.key and last.value
+    assert stateful(*rows).bytes == len(last.key) + len(last.value)
+    assert stateful(*rows, record(key_of(TP), None)).bytes == 0
+
+
 def test_state_of_the_version_before_is_read() -> None:
     old = b'{"version": 1, "topic_id": "t", "position": 9, "spans": [[1, 2, 3]]}'
     assert stateful(record(key_of(TP), old)).progress == {TP: Progress("t", 9, (Span(1, 2, 3),))}
@@ -118,6 +134,7 @@ GOOD: dict[str, Any] = {
             {"via": ["a"] * 65}, {"cut": [1]}, {"copy": None}, {"copy_id": 1}, {"lost": 0},
             {"copy_epoch": -2},
             {"spans": [[i, i, 0] for i in range(SPANS_MAX + 1)]},
+            {"lost": "x" * VALUE_BYTES_MAX},
         )),
     ],
 )  # fmt: skip

@@ -54,6 +54,26 @@ def test_records_settings_and_groups_come_over(source: str, target: str) -> None
     assert (again.records, again.groups) == (0, 0)
 
 
+def test_the_limit_of_a_transaction_counts_the_memory_of_its_pieces(
+    source: str, target: str
+) -> None:
+    """The mirror remembers more of a small batch between two markers than it received."""
+    with kafkalog.Producer(source, transactional_id="x") as producer:
+        for number in range(200):
+            producer.begin_transaction()
+            producer.send(TOPIC, b"%d" % number, partition=0)
+            producer.commit_transaction()
+    large = kafkalog.Mirror(source, target, TOPIC, name="a", rename="a.{}").copy()
+    small = kafkalog.Mirror(
+        source, target, TOPIC, name="b", rename="b.{}", transaction_bytes=100_000
+    ).copy()
+    assert large.records == small.records == 200
+    assert small.transactions >= large.transactions + 2
+    wanted = [row[2:] for row in mirrors.rows(source, TOPIC)[0]]
+    for copy in ("a", "b"):
+        assert [row[2:] for row in mirrors.rows(target, f"{copy}.{TOPIC}")[0]] == wanted
+
+
 def test_a_mirror_that_is_killed_goes_on_where_it_was(source: str, target: str) -> None:
     """kill -9 at random moments between writes to the source: each record is copied once."""
     draw = random.Random(SEED)

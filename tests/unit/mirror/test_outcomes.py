@@ -17,6 +17,7 @@ import kafkalog
 import kafkalog.mirror.mirror
 from kafkalog import errors
 from kafkalog.client.link.failures import failure_class
+from kafkalog.mirror import own
 from kafkalog.mirror.own import StateReader
 from kafkalog.mirror.spans import Span
 from kafkalog.mirror.state import Progress, key_of, value_of
@@ -212,6 +213,15 @@ def test_a_forgotten_state(two: Two) -> None:
         admin.delete_topic("kafkalog-mirror.m")
     assert "records that this mirror did not write" in two.copy().aside["t"]
     assert two.copied() == [0]
+
+
+def test_a_state_that_is_too_large(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anyone who may write to a mirror's topic could make it larger than memory."""
+    send(two.source, 0)
+    two.copy()
+    monkeypatch.setattr(own, "STATES_BYTES_MAX", 10)
+    with pytest.raises(errors.BadAnswer, match=r"'kafkalog-mirror\.m' of the target: found more"):
+        two.copy()
 
 
 def test_the_state_of_the_version_before(two: Two) -> None:

@@ -12,6 +12,7 @@ from kafkalog.mirror.spans import (
     Copied,
     Span,
     joined,
+    noted,
     paired,
     thinned,
     translated,
@@ -33,6 +34,15 @@ def test_markers_shift_offsets() -> None:
 def test_adjacent_spans_are_joined() -> None:
     spans = joined([Span(3, 3, 0)], [Span(3, 3, 2), Span(5, 5, 7), Span(12, 13, 1)])
     assert spans == [Span(3, 3, 9), Span(12, 13, 1)]
+
+
+def test_consecutive_batches_are_noted_as_one() -> None:
+    """Those with holes are not: nobody knows where the holes are."""
+    found: list[Copied] = []
+    for one in (Copied(0, 4, 5), Copied(5, 5, 1), Copied(7, 8, 2), Copied(9, 19, 3),
+                Copied(20, 21, 2), Copied(22, 22, 1)):  # fmt: skip
+        noted(found, one)
+    assert found == [Copied(0, 5, 6), Copied(7, 8, 2), Copied(9, 19, 3), Copied(20, 22, 3)]
 
 
 def test_within_a_compacted_batch_somebody_goes_on_at_its_begin() -> None:

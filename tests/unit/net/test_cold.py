@@ -12,9 +12,11 @@ import pytest
 
 import kafkalog
 from kafkalog._native import lib
+from tests.support.certificates import Certificates, client_context
 from tests.support.waiting import wait_for
 from tests.unit.net.kafka_requests import fetch, fetched
 from tests.unit.net.network import Server
+from tests.unit.net.test_tls import TlsClient, TlsServer, tls_of
 
 BYTES = 300_000
 ROUNDS = 60
@@ -60,6 +62,30 @@ def test_others_are_served_while_the_disk_is_waited_for(served, io):
                 assert other.ask(7, b"at once") == b"at once"
         assert fetched(client, 1).records == stored
         assert fetched(client, 2).records == stored
+        assert server.reactor.stats().cold == 1
+
+
+def test_others_are_served_over_tls_while_the_disk_is_waited_for(served, io, tmp_path):
+    """The pieces that TLS reads are brought into memory first, as those of sendfile are."""
+    certificates = Certificates(tmp_path)
+    context = client_context(certificates.trust)
+    with (
+        TlsServer(tls_of(certificates), num_network_threads=1) as server,
+        TlsClient(server, context) as client,
+        TlsClient(server, context) as other,
+    ):
+        log = served(server)
+        for offset in (0, 1):  # the position of the second one is known from the first
+            log.append(os.urandom(BYTES))
+            client.send(fetch(1, offset))
+            stored = bytes(fetched(client, 1).records)
+        assert len(stored) > BYTES
+        with on_disk_only(io):
+            client.send(fetch(2, 1) + fetch(3, 1))
+            waits(io)
+            assert other.ask(7, b"at once") == b"at once"
+        assert fetched(client, 2).records == stored
+        assert fetched(client, 3).records == stored
         assert server.reactor.stats().cold == 1
 
 

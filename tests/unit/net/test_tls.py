@@ -9,6 +9,7 @@ import ssl
 import struct
 import subprocess
 import threading
+from datetime import datetime, timedelta, timezone
 
 import pytest
 import trustme
@@ -506,3 +507,35 @@ def test_a_connection_of_this_process_to_a_tls_listener_is_encrypted(certificate
         with context.wrap_socket(ours, server_hostname="localhost") as client:
             client.sendall(request(1, b"x"))
             assert struct.unpack(">i", client.recv(4))[0] == 5
+
+
+@pytest.mark.parametrize("auth", ["requested", "required"])
+def test_an_expired_certificate_of_a_client_is_refused(certificates, auth):
+    until = datetime.now(timezone.utc) - timedelta(days=1)
+    own = certificates.client(f"late-{auth}", not_after=until)
+    with TlsServer(tls_of(certificates, client_auth=auth)) as server:
+        with (
+            pytest.raises((OSError, EOFError)),
+            TlsClient(server, client_context(certificates.trust, own=own)) as client,
+        ):
+            client.ask(1)
+        assert "certificate has expired" in server.failure().reason
+
+
+def old_hello(version: int) -> bytes:
+    """The first bytes of a client that speaks this version of TLS at most."""
+    suites = bytes.fromhex("c013c009c014c00a002f0035")
+    body = struct.pack(">H32xB", version, 0) + struct.pack(">H", len(suites)) + suites + b"\1\0"
+    message = b"\1" + len(body).to_bytes(3, "big") + body
+    return b"\x16\x03\x01" + struct.pack(">H", len(message)) + message
+
+
+@pytest.mark.parametrize("version", [0x0301, 0x0302], ids=["1.0", "1.1"])
+def test_old_versions_are_refused(certificates, version):
+    """With the alert `protocol_version`."""
+    with TlsServer(tls_of(certificates)) as server, server.client() as client:
+        client.send(old_hello(version))
+        alert = client.receive(7)
+        assert (alert[0], alert[5:]) == (21, b"\x02\x46")
+        assert client.is_closed()
+        assert server.failure().reason

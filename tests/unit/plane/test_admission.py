@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from kafkalog._native import lib
-from kafkalog.errors import ArgumentError, NotFound
+from kafkalog.errors import ArgumentError, Closed, NotFound
+from kafkalog.security.permissions import Kind, Operation
 from kafkalog.server.network.reactor import ANONYMOUS, RIGHTS
+from kafkalog.server.network.rights import Denied
+from kafkalog.server.rules import NOTHING
 from kafkalog.wire.error_codes import ErrorCode
+from tests.support.waiting import LIMIT_S
 from tests.unit.plane.peer import ALL, FETCH_VERSIONS, NONE, PRODUCE_VERSIONS, one, topic_id
 from tests.unit.plane.test_sessions import again, begin
 
@@ -160,3 +165,67 @@ def test_taken_requests_carry_their_principal(served, peer):
     assert taken.principal == ANONYMOUS
     served.reactor.again(taken.id)
     peer.receive()
+
+
+# ---- denials for the log -----------------------------------------------------------------------
+
+
+def denials(served: Any) -> list[Denied]:
+    """All that wait."""
+    return list(iter(lambda: served.reactor.denial(0), None))
+
+
+def test_denials_are_kept_until_they_are_taken(served, peer):
+    """One that is repeated is kept once; what is allowed is not."""
+    served.put()
+    assert peer.produce_one(one()).error_code == 0
+    permit(served, 0)
+    for _ in range(3):
+        assert peer.produce_one(one()).error_code == DENIED
+        assert peer.fetch_one(0).error_code == DENIED
+    assert peer.fetch_one(0, ("missing", 0)).error_code == DENIED
+    assert peer.fetch_one(0, replica_id=2).error_code == DENIED
+    assert denials(served) == [
+        Denied(ANONYMOUS, Operation.WRITE, Kind.TOPIC, "t", 0),
+        Denied(ANONYMOUS, Operation.READ, Kind.TOPIC, "t", 0),
+        Denied(ANONYMOUS, Operation.READ, Kind.TOPIC, "missing", 0),
+        Denied(ANONYMOUS, Operation.CLUSTER_ACTION, Kind.CLUSTER, "kafka-cluster", 0),
+    ]
+    assert peer.fetch_one(0).error_code == DENIED
+    assert [found.name for found in denials(served)] == ["t"]
+
+
+def test_kept_denials_are_bounded(served, peer):
+    """The first ones are kept; of the rest their number, and of a long name its beginning."""
+    permit(served, 0)
+    names = [f"{number:03d}" + "x" * 300 for number in range(100)]
+    peer.fetch({(name, 0): 0 for name in names})
+    found = denials(served)
+    assert [one.name for one in found] == [name[:256] for name in names[:16]]
+    assert [one.lost for one in found] == [84] + [0] * 15
+
+
+def test_a_request_that_python_has_checked_is_not_kept(served, peer):
+    """Python logs what it denies itself."""
+    served.put(topic="u")
+    served.reactor.set_rules(ANONYMOUS, 0, [NOTHING, NOTHING], unnamed=False)
+    served.reactor.outdate_rules([NOTHING, NOTHING])
+    for send in (lambda: peer.send_produce({("t", 0): one()}),
+                 lambda: peer.send_fetch({("t", 0): 0})):  # fmt: skip
+        served.reactor.outdate_rules([NOTHING, NOTHING])
+        send()
+        taken = served.reactor.take(10_000)
+        served.reactor.set_rules(ANONYMOUS, 0, [NOTHING, NOTHING], unnamed=False)
+        served.reactor.again(taken.id)
+        peer.receive()
+    assert denials(served) == []
+    assert peer.fetch_one(0).error_code == DENIED
+    assert [found.name for found in denials(served)] == ["t"]
+
+
+def test_the_end_of_the_server_ends_the_wait_for_a_denial(served, peer):
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(served.reactor.denial, 60_000)
+        served.reactor.stop(0)
+        with pytest.raises(Closed):
+            waits.result(LIMIT_S)

@@ -19,6 +19,7 @@ from kafkalog.server.denials import LINES_MAX, Denials
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
+from tests.support.waiting import wait_for
 
 ME = "User:ANONYMOUS"
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -149,7 +150,6 @@ def test_without_an_authorizer_there_are_none(
 def test_numbers_are_released_with_their_last_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kafkalog.server.admission.GIVEN_S", -1.0)
     monkeypatch.setattr("kafkalog.server.admission.NUMBERS_KEPT", 0)
     with Broker(tmp_path / "data", config=settings(**{"super.users": ME})) as broker:
         admission = node_of(broker).admission
@@ -191,3 +191,42 @@ def test_denials_are_logged_with_a_bound(caplog: pytest.LogCaptureFixture,
     assert caplog.messages[0] == (
         r"denied: 'User:a\nb' at '10.0.0.1', operation READ on TOPIC 't\n': no ACL allows it"
     )
+
+
+def test_denials_of_c_are_logged_with_principal_host_and_resource(
+    administered: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Python checks the first request after a change of ACLs, C those after it: each is logged."""
+    raw = administered.raw
+    assert raw.create("t").error_code == 0
+    administered.create(creation(permission_type=Permission.DENY))
+    who = "denied: 'User:ANONYMOUS' at '127.0.0.1', operation "
+    read = f"{who}READ on TOPIC 't': an ACL denies it: 'User:ANONYMOUS' at '*'"
+    write = f"{who}WRITE on TOPIC 't': no ACL allows it"
+
+    def logged(line: str, count: int) -> None:
+        wait_for(lambda: caplog.messages.count(line) >= count, "the denial is logged")
+
+    caplog.clear()
+    for count in (1, 2, 3):
+        assert raw.fetch("t", 0).error_code == DENIED
+        logged(read, count)
+    assert raw.produce("t", b"v").error_code == DENIED
+    logged(write, 1)
+    assert (caplog.messages.count(read), caplog.messages.count(write)) == (3, 1)
+
+
+def test_more_denials_by_c_are_counted(
+    administered: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    raw = administered.raw
+    administered.create(
+        creation(permission_type=Permission.DENY, resource_pattern_type=Pattern.PREFIXED)
+    )
+
+    def counted() -> bool:
+        for number in range(3 * LINES_MAX):
+            assert raw.fetch(f"t{number}", 0).error_code == DENIED
+        return "more operations were denied" in caplog.text
+
+    wait_for(counted, "some are only counted")

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from kafkalog import Admin, Producer
+from kafkalog._native import lib
 from kafkalog.config.authorizer import STANDARD_AUTHORIZER
+from kafkalog.errors import Timeout
 from kafkalog.security.acls import Acl, Pattern, Permission
 from kafkalog.security.authorizer import Authorizer
 from kafkalog.security.permissions import Kind, Operation, everything
 from kafkalog.security.principal import Principal
-from kafkalog.server.admission import Admission
+from kafkalog.server.admission import FIRST, NUMBERS_KEPT, Admission
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.server.network.listeners import INSIDE
 from kafkalog.server.network.reactor import (
@@ -117,3 +119,32 @@ def test_versions_are_announced_to_everybody(tmp_path: Path) -> None:
     ):
         found = raw.call(apis.API_VERSIONS, client_software_name="x", client_software_version="1")
         assert found.error_code == 0
+
+
+def test_numbers_that_no_connection_holds_are_used_again(broker: Broker) -> None:
+    """More anonymous clients than there are numbers, from as many addresses, one after the
+    other."""
+    admission = node_of(broker).admission
+    hosts = (f"/10.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in range(lib.KL_PRINCIPALS_MAX + 10))
+    anonymous = Principal("User", "ANONYMOUS")
+    assert max(admission.number_of(anonymous, host) for host in hosts) < NUMBERS_KEPT
+
+
+def test_held_numbers_are_looked_for_seldom(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Work is counted, not time: if all are held, the looks grow with the logarithm of their
+    number, until none is left."""
+    admission = Admission(node_of(broker).reactor)
+    looks: list[int] = []
+
+    def unheld(first: int, end: int) -> list[int]:
+        looks.append(end)
+        return []
+
+    monkeypatch.setattr(admission._reactor, "unheld", unheld)
+    for number in range(FIRST, lib.KL_PRINCIPALS_MAX):
+        assert admission.number_of(Principal("User", f"{number}"), "/10.0.0.1") == number
+    assert len(looks) < 10
+    with pytest.raises(Timeout, match="no more are accepted"):
+        admission.number_of(Principal("User", "more"), "/10.0.0.1")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
 import pytest
 
 from kafkalog.metadata import settings
+from kafkalog.metadata.configs import incremental_alter_configs
 from kafkalog.server.broker import Broker
 from kafkalog.wire import apis
 from tests.unit.metadata.conftest import request
@@ -66,6 +68,7 @@ def test_a_brokers_default_reaches_all(many: Broker) -> None:
     ops = [{"name": "log.retention.ms", "config_operation": 0, "value": "99"}]
     resource = {"resource_type": 4, "resource_name": "", "configs": ops}
     body = request(apis.INCREMENTAL_ALTER_CONFIGS, resources=[resource])
-    assert looks(lambda: many._metadata.incremental_alter_configs(body)) >= TOPICS
+    plan = partial(incremental_alter_configs, asked=body, static=many.config)
+    assert looks(lambda: many._metadata.alter(plan)) >= TOPICS
     assert many._manager.topic_config("t2").retention_ms == 99
     assert many._manager.topic_config("t3").retention_ms == 3

@@ -27,10 +27,7 @@ PROTECTING = {
     "create.topic.policy.class.name": "org.example.Policy",
     "alter.config.policy.class.name": "org.example.Policy",
 }
-SINGLE_NODE = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:admin",
-}
+SINGLE_NODE = {"delegation.token.secret.key": "s3cret"}
 """A single node supports these; a node of a cluster does not."""
 
 

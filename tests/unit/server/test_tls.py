@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import kafka
 import pytest
 import trustme
-from confluent_kafka import Consumer, Producer
 
 from kafkalog.config.server_properties import read_properties, sorted_out
 from kafkalog.errors import InvalidSetting
@@ -42,6 +43,8 @@ def connected(broker: Broker, trust: Path) -> ssl.SSLSocket:
 
 def test_clients_of_librdkafka_and_python_produce_and_consume(certificates: Certificates) -> None:
     """Several megabytes, in both directions, with a client's certificate that is required."""
+    from confluent_kafka import Consumer, Producer  # absent under ThreadSanitizer: .ci/sanitize
+
     own = str(certificates.client("alice"))
     with served(certificates, client_auth="required", principal_mapping_rules=
                 "RULE:CN=([^,]*).*/$1/U") as broker:  # fmt: skip
@@ -150,3 +153,30 @@ def test_a_listener_without_its_settings_does_not_start(
         served(certificates, **settings)
     assert said in str(refused.value)
     assert not (certificates.path / "data").exists()
+
+
+def test_an_expired_certificate_of_the_broker_is_reported(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At the start, once, and again after a good one was there; so is one that expires soon."""
+    good = certificates.keystore.read_text()
+    now = datetime.now(timezone.utc)
+
+    def expiring(until: datetime) -> str:
+        return pem_of(certificates.authority.issue_cert("localhost", not_after=until))
+
+    def reported(text: str, count: int) -> None:
+        wait_for(lambda: caplog.text.count(text) == count, f"{count}: {text}")
+
+    certificates.keystore.write_text(expiring(now - timedelta(days=1)))
+    with served(certificates) as broker, caplog.at_level(logging.INFO):
+        reported("listener SSL: its certificate has expired", 1)
+        with pytest.raises(ssl.SSLCertVerificationError, match="expired"):
+            connected(broker, certificates.trust)
+        certificates.keystore.write_text(good)
+        reported("new connections use the changed keys", 1)
+        connected(broker, certificates.trust).close()
+        certificates.keystore.write_text(expiring(now + timedelta(days=2)))
+        reported("listener SSL: its certificate expires soon", 1)
+        connected(broker, certificates.trust).close()
+        reported("listener SSL: its certificate has expired", 1)

@@ -497,7 +497,7 @@ def test_appended_records_are_on_disk_in_time(
 ) -> None:
     broker, raw = timed
     raw.create("t", kafkalog_durability="interval", kafkalog_durability_interval_ms=str(DAY_MS))
-    raw.produce("t", b"v")
+    raw.produce("t", b"v", timestamp_ms=NOW_MS)  # which retention keeps
     for _ in range(3):
         clock.advance(1000)
     assert log_of(broker).flushed_offset == 0

@@ -1,0 +1,286 @@
+"""The protection of a cluster on ZooKeeper: its ACLs, SCRAM credentials and quotas of clients, read
+from the tree into the metadata's image, and changed there at clients' request.
+
+As with Kafka, every broker reads all of it at its start, then what notifications name, and any
+broker may change it: each write names the version of the znode that it replaces.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from kafkalog.errors import BadZnode, InvalidRequest, Timeout
+from kafkalog.metadata.image import MetadataImage
+from kafkalog.metadata.requests import Result
+from kafkalog.metadata.source import Planned
+from kafkalog.security.acls import WILDCARD, Acl, Pattern
+from kafkalog.security.permissions import Kind
+from kafkalog.zookeeper import acls, entities, protecting, users
+from kafkalog.zookeeper.acls import Resource
+from kafkalog.zookeeper.loading import Znode, load
+from kafkalog.zookeeper.notifications import Notifications
+from kafkalog.zookeeper.reading import CLIENTS
+from kafkalog.zookeeper.session import Found, Operation, Session
+
+__all__ = ["Protection"]
+
+_logger = logging.getLogger(__name__)
+
+ATTEMPTS = 30
+"""Writes of one znode that others' writes may come before; each of these has succeeded."""
+LOST_RACES = ("BadVersion", "NodeExists", "NoNode")
+SAID_MAX = 1000
+"""Different problems that are logged."""
+_IDS = uuid.UUID("6f9619ff-8b86-d011-b42d-00c04fc964ff")
+"""Names the ids of ACLs, which the tree has none of."""
+Acls = dict[uuid.UUID, Acl]
+
+
+class Protection:
+    """One node's view of it.  Safe to use from several threads, one of which waits for another's
+    reads and writes."""
+
+    def __init__(
+        self, session: Session, known: Callable[[], MetadataImage], use: Callable[..., None]
+    ) -> None:
+        """`known`: the image, whose credentials and quotas are already those of the tree; `use`:
+        called with new parts of it by name, once they differ."""
+        self._session, self._known, self._use = session, known, use
+        self._lock = threading.RLock()  # guards what follows; held while the tree is read
+        self._stale = True
+        """Everything must be read: it never was, or changes may have been missed."""
+        self._clients_known = True
+        """False if that includes users, clients and addresses."""
+        self._rules: dict[Resource, Acls] = {}
+        self._notified = {pattern: Notifications(session, folder)
+                          for pattern, folder in acls.CHANGES.items()}  # fmt: skip
+        self._said: set[str] = set()
+
+    def forget(self) -> None:
+        """The session ended, and with it all watches: read everything at the next look."""
+        self._stale, self._clients_known = True, False
+
+    def look(self) -> None:
+        """Read the ACLs that notifications name; all of them, if some may have been missed.
+
+        Raises: ZooKeeperAway: the next look reads everything.
+        """
+        with self._lock:
+            stale, self._stale = self._stale, True  # until all is read
+            if stale or not self._read_notified():
+                self._read_all()
+            if not self._clients_known:
+                self._read_clients()
+                self._clients_known = True
+            self._stale = False
+
+    # ---- ACLs ----------------------------------------------------------------------------------
+
+    def _read_notified(self) -> bool:
+        """Read what was notified; False: that does not say all."""
+        now_ms = int(time.time() * 1000)
+        changed: dict[Resource, None] = {}
+        try:
+            for pattern, folder in self._notified.items():
+                found = folder.look(now_ms)
+                if found is None:
+                    return False
+                for path, data in found:
+                    changed[acls.read_change(pattern, path, data)] = None
+        except BadZnode as problem:
+            self._say(f"{problem}: all ACLs are read again")
+            return False
+        self._read_resources(changed)
+        return True
+
+    def _read_all(self) -> None:
+        denied: dict[Resource, Acls] = {}
+        for folder in self._notified.values():
+            try:
+                folder.begin()
+            except BadZnode as problem:
+                self._say(f"{problem}: changes of ACLs are only read when this node starts")
+        places: list[Resource] = []
+        for pattern in acls.ROOTS:
+            try:
+                places += self._resources(pattern)
+            except BadZnode as problem:
+                self._say(f"{problem}: until it is readable, everything is denied")
+                denied |= {_unlisted(kind): self._denied(_all_of(kind)) for kind in Kind}
+        rules = self._readable(places) | denied
+        self._rules = rules
+        whole = {number: acl for some in rules.values() for number, acl in some.items()}
+        self._use_acls(whole)
+
+    def _resources(self, pattern: int) -> Iterable[Resource]:
+        """All resources of one pattern that have a znode.
+
+        Raises: BadZnode.
+        """
+        root = acls.ROOTS[pattern]
+        for word in self._session.children(root) or ():
+            kind = acls.kind_named(word)
+            if kind is None:
+                self._say(f"{root}/{word}: found an unknown type of resource: it is ignored")
+                continue
+            for name in self._session.children(f"{root}/{word}") or ():
+                yield Resource(kind, pattern, name)
+
+    def _read_resources(self, changed: Iterable[Resource]) -> None:
+        """Read the ACLs of these again."""
+        found = self._readable([*changed])
+        if not found:
+            return
+        whole = dict(self._known().acls)
+        for resource, some in found.items():
+            for number in self._rules.pop(resource, ()):
+                whole.pop(number, None)
+            if some:
+                self._rules[resource] = some
+        for resource in found:
+            whole |= self._rules.get(resource, {})
+        self._use_acls(whole)
+
+    def _readable(self, places: Sequence[Resource]) -> dict[Resource, Acls]:
+        """The ACLs of resources; for those that are unreadable, one that denies everything."""
+        wanted = [(acls.path_of(one), False, False) for one in places]
+        znodes = self._session.look(wanted)
+        return {one: self._read(one, znode) for one, znode in zip(places, znodes, strict=True)}
+
+    def _read(self, resource: Resource, znode: Found) -> Acls:
+        try:
+            if isinstance(znode, BadZnode):
+                raise znode
+            data = znode.data if isinstance(znode, Znode) else None
+            return {_id(acl): acl for acl in acls.read_acls(resource, data)}
+        except BadZnode as problem:
+            self._say(f"{problem}: until it is readable, everything about this resource is denied")
+            return self._denied(resource)
+
+    @staticmethod
+    def _denied(resource: Resource) -> Acls:
+        acl = acls.denial(resource)
+        return {_id(acl): acl}
+
+    def _use_acls(self, whole: Acls) -> None:
+        if whole != self._known().acls:
+            self._use(acls=whole)
+
+    # ---- users, clients and addresses ----------------------------------------------------------
+
+    def _read_clients(self) -> None:
+        """Read all of them again."""
+        try:
+            loaded = load(self._session.tree(*CLIENTS), 0)
+        except BadZnode as problem:
+            self._say(f"{problem}: until it is readable, no SCRAM credential is accepted")
+            self._use(scram={})
+            return
+        for each in loaded.problems:
+            self._say(str(each))
+        self._use_clients(loaded.image.scram, loaded.image.quotas)
+
+    def read_clients(self, changed: Iterable[entities.Entity]) -> None:
+        """Read the settings of these again: they were changed.
+
+        Raises: ZooKeeperAway.
+        """
+        with self._lock:
+            image = self._known()
+            scram, quotas = dict(image.scram), dict(image.quotas)
+            for entity in changed:
+                znode = self._session.read(entities.config_path(entity))
+                found = users.read(entity, None if znode is None else znode.data)
+                for problem in found.problems:
+                    self._say(str(problem))
+                if len(entity) == 2 and entity[0] == "users":
+                    user = entities.unsanitized(entity[1])
+                    scram = {key: one for key, one in scram.items() if key[0] != user}
+                    scram |= users.credentials(entity, found)
+                if found.quotas is not None:
+                    quotas.pop(entities.quota_entity(entity), None)
+                if found.quotas:
+                    quotas[entities.quota_entity(entity)] = found.quotas
+            self._use_clients(scram, quotas)
+
+    def _use_clients(self, scram: Mapping[Any, Any], quotas: Mapping[Any, Any]) -> None:
+        image = self._known()
+        parts = {"scram": scram} if scram != image.scram else {}
+        parts |= {"quotas": quotas} if quotas != image.quotas else {}
+        if parts:
+            self._use(**parts)
+
+    # ---- changes -------------------------------------------------------------------------------
+
+    def alter(self, planned: Callable[[MetadataImage], Planned]) -> list[Result]:
+        """Carry out a change that is planned on the image; its results.  This node obeys it on
+        return, the others once they are notified.
+
+        Each znode is written by itself: after an error, some may have been.  A request that is
+        repeated does no harm.
+
+        Raises: ZooKeeperAway; BadZnode: a znode that would change is unreadable; InvalidRequest: an
+        ACL that ZooKeeper cannot store; Timeout: others changed it again and again.
+        """
+        with self._lock:
+            image = protecting.planned_on(self._known())
+            records, results = planned(image)
+            changes = protecting.changes_of(image, records)
+            for resource, wanted in changes.acls.items():
+                path, folders = acls.path_of(resource), acls.folders_of(resource)
+                self._write(path, folders, partial(acls.operations, resource, wanted=wanted))
+            for entity, settings in changes.settings.items():
+                path = entities.config_path(entity)
+                self._write(
+                    path, (path.rpartition("/")[0], entities.CHANGES),
+                    partial(protecting.settings_operations, entity, changes=settings),
+                )  # fmt: skip
+            self._read_resources(changes.acls)
+            self.read_clients(changes.settings)
+            return results
+
+    def _write(
+        self, path: str, folders: Sequence[str],
+        operations: Callable[[Znode | None], tuple[Operation, ...]],
+    ) -> None:  # fmt: skip
+        """Write one znode, on top of others' writes."""
+        ready = False
+        for _ in range(ATTEMPTS):
+            wanted = operations(self._session.read(path))
+            if not wanted:
+                return
+            if not ready:
+                self._session.ensure(folders)
+                ready = True
+            outcome = self._session.commit(wanted)
+            if outcome.done:
+                return
+            if outcome.why not in LOST_RACES:
+                raise InvalidRequest(f"{path}: ZooKeeper refused the change: {outcome.why}")
+        raise Timeout(f"{path}: others changed it {ATTEMPTS} times in between: try again")
+
+    def _say(self, problem: str) -> None:
+        """Log a problem once."""
+        if problem not in self._said and len(self._said) < SAID_MAX:
+            self._said.add(problem)
+            _logger.error("%s", problem)
+
+
+def _all_of(kind: Kind) -> Resource:
+    return Resource(kind, Pattern.LITERAL, WILDCARD)
+
+
+def _unlisted(kind: Kind) -> Resource:
+    """The key of the denial of all resources of a kind, which no resource has."""
+    return Resource(kind, 0, "")
+
+
+def _id(acl: Acl) -> uuid.UUID:
+    texts = (each if isinstance(each, str) else str(int(each)) for each in acl)
+    return uuid.uuid5(_IDS, "\0".join(texts))

@@ -1,0 +1,1 @@
+"""A broker of a KRaft cluster, whose controllers are other processes."""

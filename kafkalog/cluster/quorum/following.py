@@ -1,0 +1,211 @@
+"""Follows the metadata log: sends an observer's requests, and carries out its decisions."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.client.link.connection import Connection
+from kafkalog.cluster.quorum.observer import (
+    Action,
+    Append,
+    Discard,
+    Diverge,
+    Download,
+    Observer,
+    Refuse,
+    Store,
+    fetch_body,
+    fetched,
+    lost,
+    snapshot_body,
+    snapshot_fetched,
+    target,
+)
+from kafkalog.errors import (
+    ArgumentError,
+    BadAnswer,
+    Closed,
+    CorruptMessage,
+    KafkalogError,
+    PeerGone,
+    StorageOffline,
+    Timeout,
+    UnexpectedAppendOffset,
+    UnsupportedVersion,
+)
+from kafkalog.metadata.image import METADATA_VERSION
+from kafkalog.wire.apis import FETCH, FETCH_SNAPSHOT
+
+if TYPE_CHECKING:
+    from kafkalog.cluster.quorum.joining import Entry
+    from kafkalog.cluster.quorum.metadata_log import CopiedMetadata
+    from kafkalog.config.server import ServerConfig
+    from kafkalog.metadata.image import Change
+
+__all__ = ["MetadataFollower"]
+
+_logger = logging.getLogger(__name__)
+
+VERSION_MIN = 17
+"""The first version of Fetch with the fetching replica's directory, and with the leader's address
+in the answer."""
+DISK_S = 1.0
+"""How long it waits after a write that the disk refused."""
+UNREACHABLE = (PeerGone, Timeout, BadAnswer, UnsupportedVersion)
+BAD_BYTES = (CorruptMessage, UnexpectedAppendOffset)
+
+
+class MetadataFollower:
+    """The copy of the metadata log, and the leader that it follows."""
+
+    def __init__(
+        self, copied: CopiedMetadata, entry: Entry, config: ServerConfig, lock: threading.RLock,
+        turned: Callable[[], None],
+    ) -> None:  # fmt: skip
+        """Nothing is sent.  `lock` is held while the copy and its image change; `turned` is called
+        when there is another leader."""
+        self._copied, self._entry, self._lock, self._turned = copied, entry, lock, turned
+        self._fetch_timeout_ms = config.controller_quorum_fetch_timeout_ms
+        self._backoff_s = config.controller_quorum_retry_backoff_ms / 1000
+        self.seen = Observer(entry.bootstrap, entry.voters, copied.epoch_known())
+        """The quorum, as known here."""
+        self._connection: Connection | None = None
+        self._ended = threading.Event()
+        self._problem = ""
+
+    def catch_up(self, at_most_s: float) -> None:
+        """Copy what the quorum has committed now.
+
+        Raises: Timeout; ArgumentError, CorruptLog: this cluster cannot be followed.
+        """
+        end_s = time.monotonic() + at_most_s
+        while not (self._copied.caught_up and METADATA_VERSION in self._copied.image.features):
+            if time.monotonic() >= end_s:
+                raise Timeout(
+                    f"{self._copied.folder}: no leader of the quorum answered in {at_most_s:g} s: "
+                    f"{self._problem or 'none is known'}"
+                )
+            self._step(lambda _: None)
+        self._copied.save_epoch(self.seen)  # now it is known in which version
+
+    def run(self, changed: Callable[[Change], None]) -> None:
+        """Follow until `close`; `changed` gets each change of the image, with the lock held.
+
+        Raises: ArgumentError, CorruptLog: this cluster cannot be followed any more; Closed.
+        """
+        while not self._ended.is_set():
+            self._step(changed)
+
+    def close(self) -> None:
+        """Stop waiting, now and later."""
+        self._ended.set()
+        if (found := self._connection) is not None:
+            found.interrupt()
+
+    # ---- one exchange --------------------------------------------------------------------------
+
+    def _step(self, changed: Callable[[Change], None]) -> None:
+        state = self.seen
+        try:
+            after, action = self._exchange(state)
+        except UNREACHABLE as problem:
+            self._fails(state, problem)
+            return
+        try:
+            self._see(after)
+            pause = self._do(action, changed)
+        except BAD_BYTES as problem:
+            self._fails(after, problem)
+        except StorageOffline:
+            raise
+        except OSError as problem:  # as on a full disk, which passes: the controller stays known
+            self._say(problem)
+            self._ended.wait(DISK_S)
+        else:
+            if pause:
+                self._ended.wait(self._backoff_s)
+
+    def _exchange(self, state: Observer) -> tuple[Observer, Action]:
+        connection = self._connected(state)
+        who, downloading = self._entry.identity, self._copied.downloading
+        if downloading is None:
+            body = fetch_body(state, who, self._copied.end)
+            version = connection.version_of(FETCH)
+            if version < VERSION_MIN:
+                raise UnsupportedVersion(
+                    f"{connection.address}: Fetch: the controller offers up to {version}, wanted "
+                    f"{VERSION_MIN}: Apache Kafka 3.9 or later"
+                )
+            return fetched(state, connection.call(FETCH, body, version, self._fetch_timeout_ms))
+        snapshot, position = downloading
+        body = snapshot_body(state, who, snapshot, position)
+        answer: Any = connection.call(FETCH_SNAPSHOT, body, None, self._fetch_timeout_ms)
+        return snapshot_fetched(state, snapshot, position, answer)
+
+    def _connected(self, state: Observer) -> Connection:
+        where, found = target(state), self._connection
+        if found is not None and (found.address != where or found.closed):
+            self._hang_up()
+            found = None
+        if found is None:
+            found = self._connection = Connection(where, self._entry.options)
+        if self._ended.is_set():
+            self._hang_up()
+            raise Closed("the metadata are not followed any more")
+        return found
+
+    def _hang_up(self) -> None:
+        found, self._connection = self._connection, None
+        if found is not None:
+            found.close()
+
+    def _fails(self, state: Observer, problem: KafkalogError) -> None:
+        self._hang_up()
+        self._say(problem)
+        self._see(lost(state))
+        self._ended.wait(self._backoff_s)
+
+    def _say(self, problem: Exception) -> None:
+        if str(problem) != self._problem and not self._ended.is_set():
+            _logger.info("the metadata are not followed now: %s", problem)
+        self._problem = str(problem)
+
+    def _see(self, after: Observer) -> None:
+        before, self.seen = self.seen, after
+        if (before.epoch, before.leader, before.address) == (
+            after.epoch, after.leader, after.address
+        ):  # fmt: skip
+            return
+        if after.leader >= 0:
+            _logger.info("node %d at %s leads the quorum in epoch %d", after.leader, after.address,
+                         after.epoch)  # fmt: skip
+        if after.epoch > before.epoch:
+            self._copied.save_epoch(after)
+        self._turned()
+
+    def _do(self, action: Action, changed: Callable[[Change], None]) -> bool:
+        """Carry out a decision; returns whether the next request waits."""
+        copied, change = self._copied, None
+        if isinstance(action, Refuse):
+            raise ArgumentError(f"{copied.folder}: {action.why}")
+        with self._lock:
+            if isinstance(action, Append):
+                change = copied.append(action.records, action.high_watermark)
+                self._problem = ""
+            elif isinstance(action, Store):
+                change = copied.store(action.data, action.size)
+            elif isinstance(action, Diverge):
+                copied.diverge(action.epoch, action.end_offset)
+            elif isinstance(action, Download):
+                copied.begin(action.snapshot)
+            elif isinstance(action, Discard):
+                copied.discard()
+            else:
+                return action.pause
+            if change is not None:
+                changed(change)
+        return isinstance(action, Discard)

@@ -1,0 +1,117 @@
+"""Makes a data directory a broker's of a KRaft cluster: with the cluster's id and its own.
+
+Apache Kafka wants a directory to be formatted for this; here a new one asks the controllers.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from typing import NamedTuple
+from uuid import UUID
+
+from kafkalog.client.link.connection import Connection
+from kafkalog.client.link.transport import Address, Options, parse_servers
+from kafkalog.cluster.quorum.observer import Identity
+from kafkalog.config.server import ServerConfig
+from kafkalog.directory.identity import Found
+from kafkalog.directory.manager import Manager
+from kafkalog.disk import layout
+from kafkalog.disk.layout import MetaProperties
+from kafkalog.errors import ArgumentError, KafkalogError, Timeout
+from kafkalog.wire import apis
+
+__all__ = ["Entry", "controllers_of", "enter", "own"]
+
+CONTROLLERS = 2
+"""The kind of endpoint that DescribeCluster asks for: it is sent to a controller."""
+KINDS_SINCE = 1
+"""The first version of DescribeCluster that has kinds of endpoints."""
+PAUSE_S = 0.1
+
+
+class Entry(NamedTuple):
+    """The knowledge of a broker before it has any metadata."""
+
+    identity: Identity
+    bootstrap: tuple[Address, ...]
+    """Where the controllers are."""
+    voters: dict[int, Address]
+    """The same by node, if the settings name them."""
+    options: Options
+    """For connections to the controllers."""
+
+
+def controllers_of(config: ServerConfig) -> tuple[tuple[Address, ...], dict[int, Address]]:
+    """The controllers' addresses: all, and by node as far as the settings name nodes.
+
+    Raises: ArgumentError for one that is no address.
+    """
+    voters: dict[int, Address] = {}
+    for word in config.controller_quorum_voters:
+        number, _, place = word.partition("@")
+        (voters[int(number)],) = parse_servers(place)
+    named = parse_servers(",".join(config.controller_quorum_bootstrap_servers)) if (
+        config.controller_quorum_bootstrap_servers) else []  # fmt: skip
+    return tuple(dict.fromkeys([*named, *voters.values()])), voters
+
+
+def enter(path: str, found: Found, config: ServerConfig, node: int) -> Entry:
+    """Check that a directory may be a broker's of this cluster; nothing is written.
+
+    `found`: the directory's contents.
+
+    Raises: ArgumentError: it is that of a node on ZooKeeper; Timeout: no controller answers.
+    """
+    meta = found.meta
+    if meta is not None and meta.version == 0:
+        raise ArgumentError(
+            f"{path}: found the directory of a node of a cluster on ZooKeeper, wanted one of a "
+            "KRaft cluster, or an empty one"
+        )
+    bootstrap, voters = controllers_of(config)
+    patience_ms = config.controller_quorum_request_timeout_ms
+    options = Options(
+        client_id=str(node), connect_timeout_ms=patience_ms, request_timeout_ms=patience_ms
+    )
+    cluster = meta.cluster_id if meta is not None else None
+    if cluster is None:
+        patience_s = config.initial_broker_registration_timeout_ms / 1000
+        cluster = _cluster_id(bootstrap, options, patience_s)
+    directory_id = meta.directory_id if meta is not None else None
+    identity = Identity(cluster, node, directory_id or layout.random_topic_id())
+    return Entry(identity, bootstrap, voters, options)
+
+
+def _cluster_id(bootstrap: tuple[Address, ...], options: Options, patience_s: float) -> str:
+    end_s = time.monotonic() + patience_s
+    while True:
+        problem = ""
+        for address in bootstrap:
+            try:
+                with closing(Connection(address, options)) as connection:
+                    api = apis.DESCRIBE_CLUSTER
+                    version = connection.version_of(api)
+                    body = {
+                        "include_cluster_authorized_operations": False,
+                        "endpoint_type": CONTROLLERS,
+                    }
+                    answer = connection.call(api, body, max(version, KINDS_SINCE))
+                if not answer.error_code and answer.cluster_id:
+                    return str(answer.cluster_id)
+                problem = f"{address}: DescribeCluster: error {answer.error_code}"
+            except KafkalogError as error:
+                problem = str(error)
+        if time.monotonic() >= end_s:
+            raise Timeout(f"no controller named the cluster's id in {patience_s:g} s: {problem}")
+        time.sleep(PAUSE_S)
+
+
+def own(manager: Manager, identity: Identity) -> None:
+    """Write the directory's identity."""
+    directory_id: UUID = identity.directory_id
+    wanted = MetaProperties(1, identity.node, identity.cluster_id, directory_id)
+    if wanted != manager.meta:
+        data = layout.render_meta_properties(wanted)
+        manager.state.directory.replace(layout.META_PROPERTIES, data)
+        manager.meta = wanted

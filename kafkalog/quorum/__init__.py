@@ -1,0 +1,1 @@
+"""A controller whose store is a metadata log that brokers follow (KRaft)."""

@@ -1,0 +1,249 @@
+"""A KRaft cluster of one controller of Apache Kafka, and of brokers of both kinds.
+
+Each node is a process with a directory and a server.properties, which either kind of broker reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import sys
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import kafkalog
+from kafkalog.disk.layout import METADATA_TOPIC
+from kafkalog.wire import apis
+from tests.support import apache
+from tests.support.copies import batches_in
+from tests.support.raw import Raw
+from tests.support.waiting import wait_for
+
+KAFKA, OURS = "kafka", "kafkalog"
+CONTROLLER = 1
+PATIENCE_S = 120.0
+COMMON = """
+controller.quorum.voters={controller_id}@127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+log.dirs={data}
+"""
+CONTROLLERS = """
+process.roles=controller
+node.id={controller_id}
+listeners=CONTROLLER://127.0.0.1:{controller}
+broker.session.timeout.ms=3000
+auto.leader.rebalance.enable=false
+"""
+BROKERS = """
+process.roles=broker
+node.id={node}
+listeners=PLAINTEXT://127.0.0.1:{port}
+broker.heartbeat.interval.ms=300
+replica.lag.time.max.ms=3000
+replica.fetch.wait.max.ms=100
+replica.fetch.backoff.ms=100
+log.retention.ms=-1
+num.partitions=1
+default.replication.factor=2
+offsets.topic.num.partitions=2
+offsets.topic.replication.factor=2
+transaction.state.log.num.partitions=2
+transaction.state.log.replication.factor=2
+transaction.state.log.min.isr=1
+group.initial.rebalance.delay.ms=0
+"""
+
+
+def until(condition: Any, what: str) -> Any:
+    """As `wait_for`, for events that take seconds."""
+    return wait_for(condition, what, PATIENCE_S, pause_s=0.1)
+
+
+class Serving(apache.Program):
+    """One of our brokers, `kafkalog serve`."""
+
+    def begin(self, properties: Path, address: str) -> None:
+        command = [sys.executable, "-m", "kafkalog", "serve", "--config", str(properties)]
+        self.start(command, Path.cwd(), lambda: apache.answers(address))
+
+
+class Node:
+    """One node: its number, directory and address, and its process while it lives."""
+
+    def __init__(self, home: Path, number: int, controller: int, cluster: str, more: str) -> None:
+        self.number, self.kind, self.lives = number, "", False
+        self.data = home / f"data{number}"
+        is_controller = number == CONTROLLER
+        self.port = controller if is_controller else apache.free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        self._home, self._cluster = home, cluster
+        self._properties = home / f"server{number}.properties"
+        self._properties.write_text((COMMON + (CONTROLLERS if is_controller else BROKERS)).format(
+            controller_id=CONTROLLER, controller=controller, node=number, port=self.port,
+            data=self.data,
+        ) + more)  # fmt: skip
+        self._program: apache.Program | None = None
+
+    @property
+    def metadata(self) -> Path:
+        """The folder of its metadata log."""
+        return self.data / f"{METADATA_TOPIC}-0"
+
+    def begin(self, kind: str = "") -> None:
+        """Start it as this kind, or as what it was."""
+        self.kind = kind or self.kind
+        output = self._home / f"{self.kind}{self.number}.out"
+        if self.kind == OURS:
+            ours = Serving(output)
+            ours.begin(self._properties, self.address)
+            self._program = ours
+        else:
+            self._program = self._kafka(output)
+        self.lives = True
+
+    def _kafka(self, output: Path) -> apache.Kafka:
+        if not (self.data / "meta.properties").exists():
+            tool = ("kafka.tools.StorageTool", "format", "-t", self._cluster)
+            apache.ask(*tool, "-c", str(self._properties))
+        found = apache.Kafka(output)
+        command = found.command(self._properties, "384m", apache.jars())
+        is_up = self._controls if self.number == CONTROLLER else self._serves
+        found.start(command, self._home, is_up)
+        return found
+
+    def _serves(self) -> bool:
+        return apache.answers(self.address)
+
+    def _controls(self) -> bool:
+        """True if the controller answers as one."""
+        try:
+            with Raw(self.address) as raw:
+                body = {"include_cluster_authorized_operations": False, "endpoint_type": 2}
+                return not raw.call(apis.DESCRIBE_CLUSTER, 1, **body).error_code
+        except OSError:
+            return False
+
+    def stop(self) -> int:
+        """Stop in order; returns the exit status."""
+        assert self._program is not None
+        self.lives = False
+        return self._program.stop()
+
+    def kill(self) -> None:
+        assert self._program is not None
+        self.lives = False
+        self._program.kill()
+
+    def output(self) -> str:
+        return self._program.output() if self._program is not None else ""
+
+
+class Quorum:
+    """A context manager that runs a controller; brokers begin on command."""
+
+    def __init__(self, home: Path, numbers: Iterable[int], more: str = "") -> None:
+        """`numbers`: of all brokers that there will be; `more`: settings of the controller.
+
+        Raises: apache.Unavailable."""
+        home.mkdir()
+        port = apache.free_port()
+        self.cluster = urlsafe_b64encode(b"k" + secrets.token_bytes(15)).decode().rstrip("=")
+        self.controller = Node(home, CONTROLLER, port, self.cluster, more)
+        self.nodes = {n: Node(home, n, port, self.cluster, "") for n in numbers}
+        self.bootstrap = ",".join(one.address for one in self.nodes.values())
+
+    def __enter__(self) -> Quorum:
+        self.controller.begin(KAFKA)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for node in (*self.nodes.values(), self.controller):
+            if node.lives:
+                node.kill()
+
+    # ---- queries -----------------------------------------------------------------------------
+
+    def row(self, node: int, topic: str, partition: int = 0) -> Any:
+        """A partition as a broker describes it; None if it does not answer, or knows none."""
+        with contextlib.suppress(OSError), Raw(self.nodes[node].address) as raw:
+            (found,) = raw.call(apis.METADATA, 12, topics=[{"name": topic}]).topics
+            return {one.partition_index: one for one in found.partitions}.get(partition)
+        return None
+
+    def brokers(self, node: int) -> set[int]:
+        """The living brokers, as one describes them."""
+        with contextlib.suppress(OSError), Raw(self.nodes[node].address) as raw:
+            return {one.node_id for one in raw.call(apis.METADATA, 12, topics=[]).brokers}
+        return set()
+
+    def all_known(self) -> None:
+        there = {number for number, one in self.nodes.items() if one.lives}
+        for number in there:
+            until(lambda number=number: self.brokers(number) == there, f"{number} knows {there}")
+
+    def led(self, topic: str, leader: int, partition: int = 0) -> None:
+        """Wait until all living brokers name this leader."""
+
+        def agreed() -> bool:
+            rows = [self.row(n, topic, partition) for n, one in self.nodes.items() if one.lives]
+            return all(row is not None and row.leader_id == leader for row in rows)
+
+        until(agreed, f"{leader} leads {topic}-{partition}")
+
+    def in_sync(self, topic: str, *replicas: int, partition: int = 0) -> None:
+        """Wait until all living brokers name these replicas as the ISR."""
+
+        def agreed() -> bool:
+            rows = [self.row(n, topic, partition) for n, one in self.nodes.items() if one.lives]
+            return all(row is not None and {*row.isr_nodes} == {*replicas} for row in rows)
+
+        until(agreed, f"the ISR of {topic}-{partition} is {replicas}")
+
+    # ---- actions -----------------------------------------------------------------------------
+
+    def create(self, topic: str, *replicas: Sequence[int], **settings: str) -> None:
+        config = {name.replace("_", "."): value for name, value in settings.items()}
+        with kafkalog.Admin(self.bootstrap) as admin:
+            admin.create_topics([(topic, -1, -1, config, replicas)]).check()
+        for partition, ids in enumerate(replicas):
+            self.led(topic, ids[0], partition)
+
+    def produce(self, topic: str, numbers: Iterable[int], partition: int = 0) -> None:
+        """Send with acks=all."""
+        with kafkalog.Producer(self.bootstrap) as producer:
+            sent = [producer.send(topic, b"%d" % n, partition=partition) for n in numbers]
+            for one in sent:
+                one.result()
+
+    def consumed(self, topic: str, count: int, group: str = "readers") -> list[bytes]:
+        """The values of a topic, by a consumer of a group, sorted."""
+        found: list[bytes] = []
+        with kafkalog.Consumer(
+            self.bootstrap, topic, group=group, auto_offset_reset="earliest"
+        ) as consumer:
+            until(lambda: found.extend(one.value for one in consumer.poll(500)) or (
+                len(found) >= count), f"{count} records of {topic}")  # fmt: skip
+        return sorted(found, key=int)
+
+    # ---- results -----------------------------------------------------------------------------
+
+    def same(self, topic: str, *replicas: int, partition: int = 0) -> int:
+        """Wait until the replicas are equal byte for byte; returns the number of batches."""
+        folders = [self.nodes[n].data / f"{topic}-{partition}" for n in replicas]
+        until(lambda: len({tuple(batches_in(one)) for one in folders}) == 1, "copies are equal")
+        return len(batches_in(folders[0]))
+
+    def same_metadata(self, *numbers: int) -> int:
+        """Check that the metadata logs of stopped brokers are beginnings of the controller's;
+        returns the size of the shortest one."""
+        whole = b"".join(batches_in(self.controller.metadata))
+        shortest = len(whole)
+        for number in numbers:
+            found = b"".join(batches_in(self.nodes[number].metadata))
+            assert found, f"{number} has metadata"
+            assert whole.startswith(found), f"the metadata log of {number}"
+            shortest = min(shortest, len(found))
+        return shortest

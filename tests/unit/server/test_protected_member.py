@@ -1,0 +1,131 @@
+"""A node of a cluster on ZooKeeper is asked to change what protects it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkalog.config.authorizer import ACL_AUTHORIZER, STANDARD_AUTHORIZER
+from kafkalog.errors import InvalidSetting
+from kafkalog.server.broker import Broker, node_of
+from kafkalog.testing.standin import StandIn
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.zookeeper import acls
+from kafkalog.zookeeper.acls import Resource
+from kafkalog.zookeeper.reading import CLIENTS
+from kafkalog.zookeeper.session import Create, Set, open_session
+from tests.kafka.cluster import deeds
+from tests.support.raw import Raw
+from tests.support.waiting import wait_for
+from tests.unit.server.test_acls import creation, wanted
+from tests.unit.zookeeper.test_protecting import PLAIN
+from tests.unit.zookeeper.test_tree import ZNODES
+
+ROOTS = ("/config/changes", *CLIENTS, "/kafka-acl", "/kafka-acl-changes", "/kafka-acl-extended",
+         "/kafka-acl-extended-changes")  # fmt: skip
+
+
+def settings(hosts: str, **more: object) -> dict[str, object]:
+    return {
+        "node.id": 1, "zookeeper.connect": hosts, "controlled.shutdown.enable": False,
+        "authorizer.class.name": ACL_AUTHORIZER, "super.users": "User:ANONYMOUS", **more,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def inside() -> Iterator[StandIn]:
+    with StandIn() as made:
+        yield made
+
+
+def test_the_same_requests_make_the_same_znodes_as_kafkas(inside: StandIn, tmp_path: Path) -> None:
+    """Byte for byte, with their notifications: as recorded from Kafka 3.9.2."""
+    with (
+        Broker(tmp_path / "1", config=settings(inside.hosts)) as broker,
+        Raw(broker.bootstrap_servers) as raw,
+        open_session(inside.hosts, lambda _: None) as session,
+    ):
+        wait_for(lambda: node_of(broker).metadata.controller == 1, "it is the controller")
+        deeds.settings(raw)
+        found = {path: znode.data for path, znode in session.tree(*ROOTS).items() if znode.data}
+    assert found == {
+        path: znode.data for path, znode in ZNODES.items()
+        if znode.data and any(path.startswith(f"{root}/") for root in ROOTS)
+    }  # fmt: skip
+
+
+def test_unreadable_protection_is_named_to_the_client(inside: StandIn, tmp_path: Path) -> None:
+    resource = Resource.of(PLAIN)
+    with (
+        Broker(tmp_path / "1", config=settings(inside.hosts)) as broker,
+        Raw(broker.bootstrap_servers) as raw,
+        open_session(inside.hosts, lambda _: None) as session,
+    ):
+        session.ensure([*acls.folders_of(resource), "/config/users/alice"])
+        assert session.commit([
+            Create(acls.path_of(resource), b"{"), Set("/config/users/alice", b"s3cret"),
+        ]).done  # fmt: skip
+        row = creation(resource_name="plain", operation=4)
+        (result,) = raw.call(apis.CREATE_ACLS, creations=[row]).results
+        assert result.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert "/kafka-acl/Topic/plain" in result.error_message
+        new = {"name": "alice", "mechanism": 1, "iterations": 4096, "salt": b"salt",
+               "salted_password": bytes(32)}  # fmt: skip
+        (result,) = raw.call(
+            apis.ALTER_USER_SCRAM_CREDENTIALS, deletions=[], upsertions=[new]
+        ).results
+        assert result.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert "/config/users/alice" in result.error_message
+        assert "s3cret" not in result.error_message
+        (result,) = raw.call(apis.CREATE_ACLS, creations=[{**row, "resource_name": "a/b"}]).results
+        assert result.error_code == ErrorCode.INVALID_REQUEST
+        assert "ZooKeeper cannot store" in result.error_message
+
+
+def test_a_change_without_zookeeper_is_a_retriable_error(inside: StandIn, tmp_path: Path) -> None:
+    with (
+        Broker(tmp_path / "1", config=settings(inside.hosts)) as broker,
+        Raw(broker.bootstrap_servers) as raw,
+    ):
+        inside.lose("/kafka-acl/Topic/t", done=False)
+        (result,) = raw.call(apis.CREATE_ACLS, creations=[creation()]).results
+        assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
+        (result,) = raw.call(apis.CREATE_ACLS, creations=[creation()]).results
+        assert result.error_code == 0
+        assert len(raw.call(apis.DESCRIBE_ACLS, **wanted()).resources) == 1
+
+
+def test_acls_that_come_to_a_node_without_an_authorizer_are_warned_of(
+    inside: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = settings(inside.hosts, **{"authorizer.class.name": "", "super.users": ""})
+    with (
+        caplog.at_level(logging.WARNING),
+        Broker(tmp_path / "1", config=config) as broker,
+        Raw(broker.bootstrap_servers) as raw,
+        open_session(inside.hosts, lambda _: None) as session,
+    ):
+        disabled = ErrorCode.SECURITY_DISABLED
+        assert raw.call(apis.DESCRIBE_ACLS, **wanted()).error_code == disabled
+        resource = Resource.of(PLAIN)
+        session.ensure(acls.folders_of(resource))
+        assert session.commit(acls.operations(resource, None, {PLAIN: True})).done
+        wait_for(lambda: "EVERY CLIENT MAY DO EVERYTHING" in caplog.text, "it is said")
+
+
+@pytest.mark.parametrize(
+    ("clustered", "name"), [(True, STANDARD_AUTHORIZER), (False, ACL_AUTHORIZER)]
+)
+def test_each_kind_of_cluster_has_its_authorizer(
+    tmp_path: Path, clustered: bool, name: str
+) -> None:
+    config = {"authorizer.class.name": name}
+    if clustered:
+        config["zookeeper.connect"] = "127.0.0.1:1"
+    with pytest.raises(InvalidSetting, match=r"authorizer\.class\.name"):
+        Broker(tmp_path / "data", config=config)
+    assert not (tmp_path / "data").exists()

@@ -1,0 +1,255 @@
+"""A broker of a KRaft cluster whose active controller is scripted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kafkalog import Consumer, Producer, TopicPartition, errors
+from kafkalog.config.server import ServerConfig
+from kafkalog.server.broker import Broker, node_of
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support.controllers import CLUSTER, Controller
+from tests.support.copies import batches_in
+from tests.support.raw import Raw
+from tests.support.waiting import wait_for
+
+NODE = 2
+ORDERS = UUID(int=100)
+
+
+@pytest.fixture
+def controller() -> Iterator[Controller]:
+    with Controller() as running:
+        yield running
+
+
+def started(controller: Controller, path: Path, **more: object) -> Broker:
+    return Broker(path, config={**controller.settings, "node.id": NODE, **more})
+
+
+def created(controller: Controller, broker: Broker) -> None:
+    """Create a topic that the broker leads, and wait until it knows that."""
+    controller.topic("orders", ORDERS, NODE, leader=NODE)
+    wait_for(lambda: "orders" in node_of(broker).image.topics, "the topic is known")
+
+
+def test_it_registers_and_is_unfenced(controller: Controller, tmp_path: Path) -> None:
+    with started(controller, tmp_path / "d", **{"broker.rack": "east"}) as broker:
+        assert node_of(broker).image.cluster_id == CLUSTER
+        wait_for(lambda: NODE in node_of(broker).image.living, "it knows that it lives")
+        (asked,) = controller.sent(apis.BROKER_REGISTRATION)
+        assert (asked.broker_id, asked.cluster_id, asked.rack) == (NODE, CLUSTER, "east")
+        (listener,) = asked.listeners
+        assert (listener.name, listener.port) == (
+            "PLAINTEXT", int(broker.bootstrap_servers.rpartition(":")[2]),
+        )  # fmt: skip
+        assert {one.name for one in asked.features} >= {"metadata.version", "kraft.version"}
+    assert controller.sent(apis.BROKER_HEARTBEAT)[-1].want_shut_down
+
+
+def test_its_metadata_log_is_the_controllers(controller: Controller, tmp_path: Path) -> None:
+    with started(controller, tmp_path / "d") as broker:
+        created(controller, broker)
+        wait_for(lambda: "orders" in node_of(broker).image.topics, "the topic is known")
+    found = b"".join(batches_in(tmp_path / "d" / "__cluster_metadata-0"))
+    assert controller.log.startswith(found)
+    assert len(found) > len(controller.log) // 2
+
+
+def test_it_leads_its_partitions(controller: Controller, tmp_path: Path) -> None:
+    """Also after a restart; a deleted topic is gone, with its folder."""
+    path = tmp_path / "d"
+    with started(controller, path) as broker:
+        created(controller, broker)
+        with Producer(broker.bootstrap_servers) as producer:
+            producer.send("orders", b"one", partition=0).result()
+    with started(controller, path) as broker:
+        with Consumer(broker.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+            consumer.assign([TopicPartition("orders", 0)])
+            found = wait_for(lambda: consumer.poll(200), "the record")
+        assert [one.value for one in found] == [b"one"]
+        controller.write(("RemoveTopicRecord", {"topic_id": ORDERS}))
+        wait_for(lambda: not (path / "orders-0").exists(), "the folder is gone")
+
+
+def test_a_topic_deleted_while_it_was_down_is_a_stray(
+    controller: Controller, tmp_path: Path
+) -> None:
+    path = tmp_path / "d"
+    with started(controller, path) as broker:
+        created(controller, broker)
+        with Producer(broker.bootstrap_servers) as producer:
+            producer.send("orders", b"one", partition=0).result()
+    controller.write(("RemoveTopicRecord", {"topic_id": ORDERS}))
+    with started(controller, path):
+        assert not (path / "orders-0").exists()
+        assert list(path.glob("orders-0.*-stray"))
+
+
+def test_a_replica_in_another_directory_is_assigned_to_this_one(
+    controller: Controller, tmp_path: Path
+) -> None:
+    with started(controller, tmp_path / "d") as broker:
+        here, controller.directories[NODE] = controller.directories[NODE], UUID(int=0)
+        created(controller, broker)
+        wait_for(lambda: controller.count(apis.ASSIGN_REPLICAS_TO_DIRS), "it is assigned")
+        asked = controller.sent(apis.ASSIGN_REPLICAS_TO_DIRS)[0]
+        (directory,) = asked.directories
+        (topic,) = directory.topics
+        assert (directory.id, topic.topic_id) == (here, ORDERS)
+        assert [one.partition_index for one in topic.partitions] == [0]
+
+
+def test_a_fenced_broker_is_not_shown_to_clients(controller: Controller, tmp_path: Path) -> None:
+    with started(controller, tmp_path / "d") as broker, Raw(broker.bootstrap_servers) as raw:
+        address = {"name": "PLAINTEXT", "host": "elsewhere", "port": 9092, "security_protocol": 0}
+        fields = {
+            "broker_id": 9, "incarnation_id": UUID(int=5), "end_points": [address], "features": [],
+            "rack": None, "in_controlled_shutdown": False, "broker_epoch": 3, "log_dirs": [],
+        }  # fmt: skip
+        controller.topic("orders", ORDERS, NODE, 9, leader=NODE)
+
+        def seen() -> tuple[set[int], list[int]]:
+            answer = raw.call(apis.METADATA, 12, topics=[{"name": "orders"}])
+            rows = answer.topics[0].partitions
+            return {one.node_id for one in answer.brokers}, rows[0].offline_replicas if rows else []
+
+        controller.write(("RegisterBrokerRecord", {**fields, "fenced": False}))
+        wait_for(lambda: seen() == ({NODE, 9}, []), "both are shown")
+        controller.write(("FenceBrokerRecord", {"id": 9, "epoch": 3}))
+        wait_for(lambda: seen() == ({NODE}, [9]), "one is shown")
+
+
+def test_requests_of_clients_are_forwarded_with_their_principal(
+    controller: Controller, tmp_path: Path
+) -> None:
+    row = {"name": "orders", "topic_id": ORDERS, "error_code": 0, "error_message": None}
+    controller.answers[apis.CREATE_TOPICS.key] = {"topics": [row]}
+    controller.answers[apis.DESCRIBE_QUORUM.key] = {"error_code": 0, "topics": [], "nodes": []}
+    with started(controller, tmp_path / "d") as broker, Raw(broker.bootstrap_servers) as raw:
+        asked = [{"name": "orders", "num_partitions": 1, "replication_factor": 1}]
+        (topic,) = raw.call(apis.CREATE_TOPICS, topics=asked, timeout_ms=1000).topics
+        assert (topic.name, topic.topic_id, topic.error_code) == ("orders", ORDERS, 0)
+        assert raw.call(apis.DESCRIBE_QUORUM, topics=[]).error_code == 0
+    who = "User:ANONYMOUS", b"\x7f\0\0\1"
+    assert controller.enveloped == [("CreateTopics", *who), ("DescribeQuorum", *who)]
+
+
+def test_an_envelope_that_is_refused_is_an_error(controller: Controller, tmp_path: Path) -> None:
+    controller.answers[apis.CREATE_TOPICS.key] = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    with started(controller, tmp_path / "d") as broker, Raw(broker.bootstrap_servers) as raw:
+        asked = [{"name": "orders", "num_partitions": 1, "replication_factor": 1}]
+        (topic,) = raw.call(apis.CREATE_TOPICS, topics=asked, timeout_ms=1000).topics
+        assert topic.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_it_is_a_broker_of_kraft_to_clients(controller: Controller, tmp_path: Path) -> None:
+    """ApiVersions has what a single node has, and the cluster's features with their epoch."""
+    with started(controller, tmp_path / "d") as broker, Raw(broker.bootstrap_servers) as raw:
+        body = {"client_software_name": "a", "client_software_version": "1"}
+        answer = raw.call(apis.API_VERSIONS, 4, **body)
+        assert {one.api_key for one in answer.api_keys} == set(apis.SERVED)
+        levels = {one.name: one.max_version_level for one in answer.finalized_features}
+        assert levels["metadata.version"] == 27
+        assert answer.finalized_features_epoch > 0
+        cluster = raw.call(apis.DESCRIBE_CLUSTER, 1, include_cluster_authorized_operations=False)
+        assert (cluster.cluster_id, cluster.controller_id) == (CLUSTER, NODE)
+
+
+def test_a_missing_registration_is_made_again(controller: Controller, tmp_path: Path) -> None:
+    """By the same incarnation: it is the same process."""
+    with started(controller, tmp_path / "d") as broker:
+        controller.heartbeat_code = ErrorCode.BROKER_ID_NOT_REGISTERED
+        wait_for(lambda: controller.count(apis.BROKER_REGISTRATION) > 1, "it registers again")
+        controller.heartbeat_code = 0
+        wait_for(lambda: NODE in node_of(broker).image.living, "it is unfenced")
+        sent = controller.sent(apis.BROKER_REGISTRATION)
+        assert len({one.incarnation_id for one in sent}) == 1
+    with started(controller, tmp_path / "d"):
+        sent = controller.sent(apis.BROKER_REGISTRATION)
+        assert len({one.incarnation_id for one in sent}) == 2
+
+
+# ---- starts that are refused ---------------------------------------------------------------------
+
+
+def test_another_clusters_directory_is_refused(controller: Controller, tmp_path: Path) -> None:
+    with Broker(tmp_path / "d", config={"node.id": NODE}):
+        pass
+    with pytest.raises(errors.ArgumentError, match="another cluster"):
+        started(controller, tmp_path / "d")
+
+
+def test_a_feature_that_is_not_known_is_refused_by_name(
+    controller: Controller, tmp_path: Path
+) -> None:
+    controller.write(("FeatureLevelRecord", {"name": "new.thing", "feature_level": 1}))
+    with pytest.raises(errors.ArgumentError, match=r"new\.thing: found 1"):
+        started(controller, tmp_path / "d")
+    assert not controller.count(apis.BROKER_REGISTRATION)
+
+
+def test_a_registration_that_is_refused_ends_the_start(
+    controller: Controller, tmp_path: Path
+) -> None:
+    controller.registration_code = ErrorCode.UNSUPPORTED_VERSION
+    with pytest.raises(errors.ArgumentError, match="refuse its registration: UNSUPPORTED_VERSION"):
+        started(controller, tmp_path / "d")
+
+
+def test_a_number_in_use_ends_the_start_after_its_time(
+    controller: Controller, tmp_path: Path
+) -> None:
+    controller.registration_code = ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    quick = {"initial.broker.registration.timeout.ms": 1000}
+    with pytest.raises(errors.Timeout, match="DUPLICATE_BROKER_REGISTRATION"):
+        started(controller, tmp_path / "d", **quick)
+    assert controller.count(apis.BROKER_REGISTRATION) > 1
+
+
+def test_a_controller_that_is_away_ends_the_start_after_its_time(tmp_path: Path) -> None:
+    with Controller() as gone:
+        settings: dict[str, Any] = gone.settings
+    settings |= {"node.id": NODE, "initial.broker.registration.timeout.ms": 200}
+    with pytest.raises(errors.Timeout, match="no controller named the cluster's id"):
+        Broker(tmp_path / "d", config=settings)
+    assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("process.roles", "controller", "kafkalog has no controller"),
+        ("process.roles", "broker,controller", "kafkalog has no controller"),
+        ("controller.listener.names", "", "the name of the controllers' listener"),
+        ("controller.listener.names", "PLAINTEXT", "this is a broker"),
+        ("controller.quorum.bootstrap.servers", "", "the controllers' host:port"),
+        ("zookeeper.connect", "localhost:2181", "none next to process.roles"),
+        ("listener.security.protocol.map", "CONTROLLER:SSL,PLAINTEXT:PLAINTEXT", "with PLAINTEXT"),
+        ("super.users", "User:a", "found a value, wanted none"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused_by_name(
+    tmp_path: Path, name: str, value: str, wanted: str
+) -> None:
+    settings = {
+        "process.roles": "broker", "controller.listener.names": "CONTROLLER", "node.id": NODE,
+        "controller.quorum.bootstrap.servers": "localhost:1", name: value,
+    }  # fmt: skip
+    with pytest.raises(errors.InvalidSetting, match=wanted):
+        Broker(tmp_path / "d", config=settings)
+    assert not (tmp_path / "d").exists()
+
+
+def test_the_quorum_needs_its_role() -> None:
+    from kafkalog.config.served import check_served
+
+    config = ServerConfig({"controller.quorum.voters": "1@localhost:9093"})
+    with pytest.raises(errors.InvalidSetting, match=r"without process\.roles=broker"):
+        check_served(config)
