@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Hashable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from random import Random
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -12,7 +20,7 @@ from kafkalog.controller.records import Record
 from kafkalog.controller.requests import RequestBatch
 from kafkalog.metadata.image import MetadataImage, Partition, Topic
 
-__all__ = ["Active", "NotActive", "Steps", "Store", "Work"]
+__all__ = ["Active", "Answer", "NotActive", "Steps", "Store", "Work"]
 
 T = TypeVar("T")
 Steps = Generator[object, Any, T]
@@ -35,6 +43,10 @@ class Store(Protocol):
     @property
     def zookeeper(self) -> bool:
         """As in kafkalog.controller.topic_rules.Cluster."""
+
+    @property
+    def answers(self) -> Mapping[int, Answer]:
+        """Handlers of requests that only a controller with such a store gets, by API key."""
 
     def requests(self, context: Context, listener: str) -> RequestBatch:
         """The gatherer of requests to brokers.  `listener`: as in RequestBatch."""
@@ -70,6 +82,8 @@ class Active:
         self.context = Context(claim, snapshot, stray_replicas)
         self.store = store
         self.random = Random(options.seed)
+        self.now_ms = 0
+        """The time of the event that is handled."""
         self.batch = store.requests(self.context, options.listener)
 
     def known(self, enlarged: Collection[str] = ()) -> MetadataImage:
@@ -85,6 +99,10 @@ class Active:
                  for name, topic_id in context.ids.items()}  # fmt: skip
         names = {topic_id: name for name, topic_id in context.ids.items()}
         return self.store.image._replace(topics=found, names=names)
+
+
+Answer = Callable[[Active, Any, int], Steps[dict[str, Any]]]
+"""The handler of a request, in a version; returns the fields of the response."""
 
 
 class Work(NamedTuple):

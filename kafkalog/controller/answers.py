@@ -7,7 +7,7 @@ written and all brokers concerned have been sent it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from kafkalog.controller import (
@@ -18,7 +18,7 @@ from kafkalog.controller import (
     requested_elections,
     settings,
 )
-from kafkalog.controller.active import Active, Steps
+from kafkalog.controller.active import Active, Answer, Steps
 from kafkalog.controller.records import (
     PRODUCER_ID_BLOCK,
     LastProducerId,
@@ -30,7 +30,7 @@ from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.controller import CONTROLLED_SHUTDOWN
 from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
 
-__all__ = ["ANSWERS", "Answer", "rebalanced"]
+__all__ = ["ANSWERS", "rebalanced"]
 
 _logger = logging.getLogger(__name__)
 
@@ -40,7 +40,6 @@ wait."""
 PREFERRED = 0
 """The only kind of election that ElectLeaders version 0 knows; 1: unclean."""
 Body = dict[str, Any]
-Answer = Callable[[Active, Any, int], Steps[Body]]
 
 
 def alter_partition(active: Active, request: Any, version: int) -> Steps[Body]:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from kafkalog.controller import answers, steps
-from kafkalog.controller.active import Active, NotActive, Steps, Store, Work
+from kafkalog.controller.active import Active, Answer, NotActive, Steps, Store, Work
 from kafkalog.controller.context import Claim, Copies, Snapshot
 from kafkalog.controller.events import (
     BrokerResponse,
@@ -58,7 +58,7 @@ def _named(step: Callable[[Active], Steps[None]]) -> Work:
     return Work(step.__name__, step, step)
 
 
-def _answering(answer: answers.Answer, event: ClientRequest) -> Callable[[Active], Steps[Any]]:
+def _answering(answer: Answer, event: ClientRequest) -> Callable[[Active], Steps[Any]]:
     return lambda active: answer(active, event.request, event.version)
 
 
@@ -121,6 +121,8 @@ class Controller:
         """The effects of an event, in order: one of kafkalog.controller.events, or of the
         store."""
         effects: list[Effect] = []
+        if self._active is not None:
+            self._active.now_ms = now_ms
         if isinstance(event, Elected):
             effects += self._end()
             effects += self._begin(event, now_ms)
@@ -144,6 +146,7 @@ class Controller:
     def _begin(self, event: Elected, now_ms: int) -> Iterator[Effect]:
         store = self._store(event.claim, event.loaded)
         self._active = Active(self._options, event.claim, event.loaded, store, self._stray_replicas)
+        self._active.now_ms = now_ms
         self._retry_ms, self._retry_waits = RETRY_MS, False
         for problem in event.loaded.problems:
             _logger.warning("%s", problem)
@@ -172,7 +175,8 @@ class Controller:
 
     def _take(self, active: Active, event: object, now_ms: int) -> Iterator[Effect]:
         if isinstance(event, ClientRequest):
-            answer = answers.ANSWERS.get(event.api.key)
+            key = event.api.key
+            answer = active.store.answers.get(key) or answers.ANSWERS.get(key)
             if answer is None or self._asked_count >= ASKED_MAX:
                 yield Reply(event.token, None)
             else:

@@ -108,9 +108,8 @@ S = TypeVar("S", bound=Shard)
 class CoordinatorState(Generic[S]):
     """Everything of one kind that this broker coordinates.  Only for the coordinator's thread."""
 
-    def __init__(self, append_timeout_ms: int, begin_listing: Begin) -> None:
-        """`append_timeout_ms`: how long an append may take before its waiters get an error;
-        `begin_listing`: see Listings."""
+    def __init__(self, append_timeout_ms: int) -> None:
+        """`append_timeout_ms`: how long an append may take before its waiters get an error."""
         self.timers = Timers()
         self.partition_count = 0
         """Partitions of the journal's topic; 0 if it does not exist yet."""
@@ -132,7 +131,7 @@ class CoordinatorState(Generic[S]):
         self.unsettled_bytes = 0
         """Bytes of the records whose outcome is unknown."""
         self._next_append = 0
-        self._listings = Listings(begin_listing)
+        self._listings = Listings()
 
     # ---- what each kind has of its own ------------------------------------------------------
 
@@ -274,17 +273,30 @@ class CoordinatorState(Generic[S]):
 
     # ---- requests to list ------------------------------------------------------------------
 
-    def _begin_listing(self, step: Step, request: Call) -> None:
-        """Take a request that lists everything; it is answered in this step or a later one."""
+    def _begin_listing(
+        self, step: Step, api: Api, request: Call, begin: Begin, *, few: bool = False
+    ) -> None:
+        """Take a request with many rows; it is answered in this step or a later one.
+
+        `few`: it is not large, unless its things are: its first slice waits for no other request.
+        """
+        begun = begin(request) if few else None
+        if begun is not None and begun.go_on(step):
+            begun.answer(step, self.all_told)
+            return
         alone = not self._listings.busy
-        if not self._listings.add(request):
-            step.answer(request.answer, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+        def refuse(request: Call, step: Step) -> None:
+            self.refuse(api, request, step, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+        if not self._listings.add(request, begin, refuse, begun):
+            self.refuse(api, request, step, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         elif alone:
             self._list_on(step)
 
     def _list_on(self, step: Step) -> None:
         """Do a slice of the listings; the next one follows after the requests that have come."""
-        self._listings.go_on(self.shards.values(), self.all_told, step)
+        self._listings.go_on(self.all_told, step)
         if self._listings.busy:
             self.timers.set(_LISTINGS, step.now_ms)
 

@@ -44,6 +44,9 @@ class Call(NamedTuple):
     """Why what another part allowed the sender no longer holds; NONE: it does."""
     size: int = 0
     """Approximate memory of `body`, in bytes."""
+    rows: Callable[[str], Any] = lambda _field: []
+    """An empty list for a field of the answer, to which pieces are added (+=); it may encode
+    each, and leave out what the sender may not see."""
 
 
 class Producer(NamedTuple):

@@ -8,11 +8,11 @@ that fails means that another controller is active, or may be.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from kafkalog.controller import brokers
-from kafkalog.controller.active import Active, Steps, Work
+from kafkalog.controller.active import Answer, Steps, Work
 from kafkalog.controller.context import Context, leadership
 from kafkalog.controller.leader_election import elect_first
 from kafkalog.controller.records import (
@@ -34,37 +34,26 @@ from kafkalog.controller.records import (
 )
 from kafkalog.controller.requests import RequestBatch, Send
 from kafkalog.metadata.changes import partition_fields
-from kafkalog.metadata.image import NO_LEADER, TOPIC, Broker, MetadataImage, Partition
+from kafkalog.metadata.image import NO_LEADER, TOPIC, MetadataImage, Partition
+from kafkalog.quorum.registrations import fence_expired, heartbeat, register, unregister
+from kafkalog.quorum.sessions import Committed, Sessions
+from kafkalog.quorum.writing import Append, MetadataRecord, MetadataRecords, live_brokers
+from kafkalog.wire.tables.cluster import UNREGISTER_BROKER
+from kafkalog.wire.tables.later.quorum import BROKER_HEARTBEAT, BROKER_REGISTRATION
 
-__all__ = ["Append", "BrokersChanged", "QuorumStore", "Snapshot", "live_brokers"]
+__all__ = ["QuorumStore", "SessionsDue", "Snapshot"]
 
 T = TypeVar("T")
 UNASSIGNED = uuid.UUID(int=0)
 """The directory of a replica whose broker has several, and has not chosen yet (KIP-858)."""
-MetadataRecord = tuple[str, Mapping[str, Any]]
-"""A record's name and fields."""
 
 
-class Append(NamedTuple):
-    """Append these to the metadata log, all or none; the result is the image once they are
-    committed, or NotActive."""
-
-    number: int
-    records: Sequence[MetadataRecord]
-
-
-class BrokersChanged(NamedTuple):
-    """Registrations of brokers have changed; sent after their records were committed."""
-
-    image: MetadataImage
+class SessionsDue(NamedTuple):
+    """A session may have ended: sent at Sessions.next_ms, or later."""
 
 
 Performing = Generator[Append, Any, T]
-
-
-def live_brokers(image: MetadataImage) -> dict[int, Broker]:
-    """The registered brokers that are not fenced."""
-    return {number: one for number, one in image.brokers.items() if not one.fenced}
+Step = Callable[..., Steps[dict[str, Any]]]
 
 
 class Snapshot:
@@ -106,14 +95,13 @@ class _Untold(RequestBatch):
         return []
 
 
-class QuorumStore:
+class QuorumStore(Committed):
     """The records of one active controller."""
 
     zookeeper = False
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.image = snapshot.whole
-        """All metadata that is committed."""
+    def __init__(self, snapshot: Snapshot, sessions: Sessions) -> None:
+        super().__init__(snapshot.whole, sessions)
 
     # ---- the interface of a store ----------------------------------------------------------------
 
@@ -130,10 +118,17 @@ class QuorumStore:
         return ()
 
     def works(self, event: object) -> Iterable[Work]:
-        """The reaction to BrokersChanged."""
-        assert isinstance(event, BrokersChanged)
-        self.image = event.image
-        return [Work("registrations of brokers", _brokers_changed, _brokers_changed)]
+        """The reaction to SessionsDue."""
+        assert isinstance(event, SessionsDue)
+        return [Work("ends of sessions", partial(fence_expired, self), fence_expired)]
+
+    @property
+    def answers(self) -> Mapping[int, Answer]:
+        """The answers to requests of brokers that only such a controller gets."""
+        return {key: self._answer(step) for key, step in STEPS.items()}
+
+    def _answer(self, step: Step) -> Answer:
+        return lambda active, request, _: step(self, active, request)
 
     def perform(self, context: Context, wanted: object) -> Performing[Any]:
         """Carry out what a step yielded: records, metadata records, or a query."""
@@ -143,14 +138,12 @@ class QuorumStore:
             return [dict(self.image.config(*one)) for one in wanted.resources]
         if isinstance(wanted, LastProducerId):
             return self.image.next_producer_id - 1
+        if isinstance(wanted, MetadataRecords):
+            return (yield from self._append(wanted.records))
         assert isinstance(wanted, Sequence)
         return (yield from self._write(context, wanted))
 
-    def append(self, records: Sequence[MetadataRecord]) -> Performing[None]:
-        """Append metadata records.
-
-        Raises: NotActive.
-        """
+    def _append(self, records: Sequence[MetadataRecord]) -> Performing[None]:
         if records:
             (self.image,) = yield Append(0, records)
 
@@ -166,7 +159,7 @@ class QuorumStore:
 
     def _write(self, context: Context, records: Sequence[Record]) -> Performing[list[Outcome]]:
         made = [each for one in records for each in self._records(context, one)]
-        yield from self.append(made)
+        yield from self._append(made)
         return [self._outcome(one) for one in records]
 
     def _outcome(self, record: Record) -> Outcome:
@@ -251,20 +244,11 @@ class QuorumStore:
         return found
 
 
-def _brokers_changed(active: Active) -> Steps[None]:
-    """Brokers were fenced or unfenced, or ask to shut down.
-
-    One that is shutting down leads and follows until others have taken over.
-    """
-    store = active.store
-    assert isinstance(store, QuorumStore)
-    context, registered = active.context, store.image.brokers
-    yield from brokers.brokers_changed(context, active.batch, live_brokers(store.image))
-    for number, one in sorted(registered.items()):
-        if one.in_controlled_shutdown and number in context.brokers:
-            yield from brokers.shut_down(context, active.batch, number, one.epoch)
-
-
+STEPS: Mapping[int, Step] = {
+    BROKER_REGISTRATION.key: register,
+    BROKER_HEARTBEAT.key: heartbeat,
+    UNREGISTER_BROKER.key: unregister,
+}
 UNCHANGED: Mapping[str, Any] = {"leader": -2, "leader_recovery_state": -1}
 """The fields of a PartitionChangeRecord that change nothing."""
 

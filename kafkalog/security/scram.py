@@ -156,7 +156,8 @@ class Decoys:
         16 real credentials."""
         seed = hmac.digest(self._key, f"{mechanism} {user}".encode(), "sha512")
         known = [one for _, one in zip(range(DECOY_MODELS), models, strict=False)]
-        model = known[seed[0] % len(known)] if known else None
+        # A user who is added or changed becomes the model of few names, and the rest keep theirs.
+        model = min(known, key=lambda one: hmac.digest(seed, one.salt, "sha256"), default=None)
         salt = hashlib.shake_256(seed).digest(len(model.salt) if model else 26)
         if model is None or model.salt.isalnum():
             salt = _text(salt)

@@ -23,7 +23,7 @@ from kafkalog.server.handlers.metadata import IDS_SINCE, creatable, made_on_use
 from kafkalog.server.handlers.writers import writer_of
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
-from kafkalog.wire.values import ZERO_UUID
+from kafkalog.wire.values import ZERO_UUID, Rows
 
 if TYPE_CHECKING:
     from kafkalog.server.node import Node
@@ -117,11 +117,20 @@ class _Check:
     def merged(self, answer: Answer) -> Answer:
         """The handler's answer, and what it does not know."""
         whole = dict(answer)
-        for change in self.after:
-            change(whole)
+        if not any(isinstance(one, Rows) for one in whole.values()):  # its pieces were changed
+            self.change(whole)
         for name, rows in self.refused.items():
-            whole[name] = [*(whole.get(name) or ()), *rows]
+            found = whole.get(name)
+            if isinstance(found, Rows):
+                found += rows
+            else:
+                whole[name] = [*(found or ()), *rows]
         return whole
+
+    def change(self, answer: dict[str, Any]) -> None:
+        """Hide what the caller may not know, of the answer or of a piece of it."""
+        for change in self.after:
+            change(answer)
 
 
 Rule = Callable[[_Check], None]
@@ -146,7 +155,7 @@ def admit(node: Node, request: Request, needs: Iterable[tuple[Operation, Kind]])
             request.answer(found)
         return False
     if check.refused or check.after:
-        request.adjust(check.merged, cut=bool(check.refused))
+        request.adjust(check.merged, check.change, cut=bool(check.refused))
     if check.finished:
         request.answer({})
     return not check.finished

@@ -14,6 +14,7 @@ from kafkalog.wire.tables.controller import (
     STOP_REPLICA,
     UPDATE_METADATA,
 )
+from kafkalog.wire.values import Rows
 
 if TYPE_CHECKING:
     from kafkalog.server.network.raw_request import Answers, RawRequest
@@ -65,8 +66,8 @@ class Request:
     """One request from the network threads; it is answered exactly once."""
 
     __slots__ = (
-        "_adjust", "_counted", "_id", "_reactor", "api", "body", "connection", "correlation_id",
-        "cut", "meter", "peer", "size", "subject", "version",
+        "_adjust", "_change", "_counted", "_id", "_reactor", "api", "body", "connection",
+        "correlation_id", "cut", "meter", "peer", "size", "subject", "version",
     )  # fmt: skip
 
     def __init__(self, reactor: "Answers", raw: "RawRequest") -> None:
@@ -89,6 +90,7 @@ class Request:
         self.cut = False
         """True if the body lacks what the caller may not use; `answer` adds the refusals."""
         self._adjust: Callable[[Answer], Answer] | None = None
+        self._change: Callable[[dict[str, Any]], object] | None = None
         self.meter: Meter | None = None
         """Measures it for its client's quotas; None: it has none."""
         self._counted: DecodedBytes | None = None
@@ -127,9 +129,29 @@ class Request:
             self.body.member_id = body.member_id
         return body
 
-    def adjust(self, change: Callable[[Answer], Answer], *, cut: bool) -> None:
-        """Pass the fields of the answer through `change` before they are sent."""
-        self._adjust, self.cut = change, cut
+    def adjust(
+        self,
+        whole: Callable[[Answer], Answer],
+        piece: Callable[[dict[str, Any]], object],
+        *,
+        cut: bool,
+    ) -> None:
+        """Pass the fields of the answer through `whole` before they are sent, and each piece of
+        `rows` through `piece`, which changes it."""
+        self._adjust, self._change, self.cut = whole, piece, cut
+
+    def rows(self, field: str) -> Rows:
+        """A list of the answer that is encoded piece by piece."""
+
+        def changed(rows: list[Any]) -> list[Any]:
+            if self._change is None:
+                return rows
+            piece = {field: rows}
+            self._change(piece)
+            return piece[field]
+
+        found: Rows = self.api.response.rows(self.version, field, changed)
+        return found
 
     def answer(self, response: Answer) -> None:
         """Send a response with the fields of the API's schema; if it cannot be encoded, as with a

@@ -47,6 +47,8 @@ class Encoder:
         name = self.fresh("e")
         if indexed:
             self.source.indexed.add(name)
+        if len(path) == 1:
+            self.source.rows[path[0]] = name
         names = self.source.name("N", self.classes[path].FIELDS)
         known = f"known_{name}"
         self.source.names[known] = frozenset(self.classes[path].FIELDS).issuperset
@@ -171,11 +173,14 @@ class Encoder:
 
     def array(self, depth: int, field: Field, inner: dict[str, str]) -> None:
         add, part = self.source.add, Part(field.name)
+        if field.kind == "struct":
+            add(depth, "if x.__class__ not in STRUCTS: not_array(x)", part)
+            self.length(depth, "i", part)
+            add(depth, f"if x.__class__ is Rows: out += x.data\nelse: {inner[field.name]}(out, x)",
+                part)  # fmt: skip
+            return
         add(depth, "if x.__class__ is not list and x.__class__ is not tuple: not_array(x)", part)
         self.length(depth, "i", part)
-        if field.kind == "struct":
-            add(depth, f"{inner[field.name]}(out, x)", part)
-            return
         if field.kind in FIXED:
             function = f"put_{field.kind}"
             self.source.names[function] = PUT_NUMBERS[field.kind]

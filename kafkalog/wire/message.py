@@ -16,7 +16,7 @@ from kafkalog.wire.failure import decode_failure, encode_failure
 from kafkalog.wire.notation import VERSION_END, Field, parse, parse_versions
 from kafkalog.wire.runtime import MEMORY_BYTES_MAX, Malformed
 from kafkalog.wire.source import Source
-from kafkalog.wire.values import ZERO_UUID, Struct
+from kafkalog.wire.values import ZERO_UUID, Rows, Struct
 
 __all__ = ["Message"]
 
@@ -131,6 +131,31 @@ class Message:
         out = _Apart()
         self._encoded(out, version, fields)
         return out.parts()
+
+    def rows(
+        self,
+        version: int,
+        field: str,
+        change: Callable[[list[Any]], list[Any]] = lambda structs: structs,
+    ) -> Rows:
+        """An array of structs, `field` of this message, to be encoded piece by piece; `change`:
+        replaces the structs of each piece.
+
+        Raises: UnsupportedVersion.
+        """
+        _, source = self._encoders.get(version) or self._make_encoder(version)
+        encode = source.names[source.rows[field]]
+
+        def add(out: bytearray, structs: list[Any]) -> int:
+            structs, size = change(structs), len(out)
+            try:
+                encode(out, structs)
+            except _ENCODE_ERRORS as error:
+                del out[size:]
+                raise encode_failure(source, error) from None
+            return len(structs)
+
+        return Rows(add)
 
     def _encoded(self, out: bytearray, version: int, fields: dict[str, Any] | Struct) -> bytearray:
         encode, source = self._encoders.get(version) or self._make_encoder(version)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 from uuid import UUID, SafeUUID
 
-from kafkalog.wire.values import ZERO_UUID, Struct
+from kafkalog.wire.values import ZERO_UUID, Rows, Struct
 
 __all__ = [
     "HELPERS",
@@ -312,5 +312,7 @@ HELPERS: dict[str, Any] = {
     },
     "ZERO_UUID": ZERO_UUID,
     "MISSING": object(),
+    "Rows": Rows,
+    "STRUCTS": (list, tuple, Rows),
 }
 """The names that generated code can use."""

@@ -31,6 +31,8 @@ class Source:
         """Functions whose local `i` is an index of their array."""
         self.names: dict[str, Any] = {}
         """Names for the functions besides the helpers: classes, packers, defaults."""
+        self.rows: dict[str, str] = {}
+        """The functions that encode the structs of the message's own arrays, by field."""
         self.arrays = 0
         """Arrays of the message, each with its own limit for all its elements."""
 

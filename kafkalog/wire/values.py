@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
-__all__ = ["ZERO_UUID", "Struct", "mapped"]
+__all__ = ["ZERO_UUID", "Rows", "Struct", "mapped"]
 
 ZERO_UUID = UUID(int=0)
 """Kafka's word for no id."""
@@ -46,6 +46,29 @@ class Struct:
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any: ...
+
+
+class Rows:
+    """A message's list of structs that is encoded piece by piece: `rows += structs`.
+
+    It takes the place of the list when the message is encoded.
+    """
+
+    __slots__ = ("_encode", "count", "data")
+
+    def __init__(self, encode: Callable[[bytearray, list[Any]], int]) -> None:
+        """`encode` appends structs to what is encoded, and returns how many; see Message.rows."""
+        self._encode = encode
+        self.count = 0
+        self.data = bytearray()
+
+    def __iadd__(self, more: list[Any]) -> Rows:
+        """Raises: as Message.encode."""
+        self.count += self._encode(self.data, more)
+        return self
+
+    def __len__(self) -> int:
+        return self.count
 
 
 def mapped(value: Any) -> Any:

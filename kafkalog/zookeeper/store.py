@@ -8,10 +8,10 @@ partition epochs, which are the versions of partitions' states.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from kafkalog.controller.active import NotActive
+from kafkalog.controller.active import Answer, NotActive
 from kafkalog.controller.context import NEVER_LED, Claim, Context
 from kafkalog.controller.leader_election import Leadership
 from kafkalog.controller.records import (
@@ -82,6 +82,7 @@ class ZooKeeperRecords:
     """The records of one active controller."""
 
     zookeeper = True
+    answers: Mapping[int, Answer] = {}
 
     def __init__(self, claim: Claim, loaded: Loaded) -> None:
         self._claim = claim

@@ -33,9 +33,13 @@ class Controller(Peer):
     Each registration and each change of fencing is a record, as in Kafka.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, node: int = NODE) -> None:
         super().__init__()
+        self.node = node
         self.epoch = 1
+        self.commits = True
+        """False: records are written, and not committed."""
+        self._committed = 0
         self.registration_code = 0
         self.heartbeat_code = 0
         self.answers: dict[int, Any] = {}
@@ -61,6 +65,23 @@ class Controller(Peer):
             value = leader_change_value(NODE, None)
             self._append(control_batch([(LEADER_CHANGE, value)], 0, self.epoch, 1_000), 1)
         self.write(("FeatureLevelRecord", {"name": METADATA_VERSION, "feature_level": LEVEL}))
+
+    def takes_over(self, other: Controller, known: int) -> None:
+        """Lead the quorum in the next epoch, with the first `known` batches of another one."""
+        with self._written:
+            self._batches = other._batches[:known]
+            self._end = other._batches[known][0] if known < len(other._batches) else other._end
+            self.epoch = other.epoch + 1
+            value = leader_change_value(self.node, None)
+            self._append(control_batch([(LEADER_CHANGE, value)], self._end, self.epoch, 1_000), 1)
+            self._fenced, self._epochs = dict(other._fenced), dict(other._epochs)
+            self.directories = dict(other.directories)
+
+    @property
+    def batches(self) -> int:
+        """The number of batches in the metadata log."""
+        with self._written:
+            return len(self._batches)
 
     @property
     def settings(self) -> dict[str, object]:
@@ -91,6 +112,8 @@ class Controller(Peer):
     def _append(self, data: bytes, count: int) -> None:
         self._batches.append((self._end, data))
         self._end += count
+        if self.commits:
+            self._committed = self._end
         self._written.notify_all()
 
     def topic(self, name: str, topic_id: UUID, *replicas: int, leader: int) -> None:
@@ -110,20 +133,32 @@ class Controller(Peer):
     def _fetch(self, request: Any, version: int) -> Any:
         (asked,) = request.topics[0].partitions
         row = {"partition_index": 0, "high_watermark": -1,
-               "current_leader": {"leader_id": NODE, "leader_epoch": self.epoch}}  # fmt: skip
+               "current_leader": {"leader_id": self.node, "leader_epoch": self.epoch}}  # fmt: skip
         if request.cluster_id != CLUSTER:
             return {"error_code": ErrorCode.INCONSISTENT_CLUSTER_ID}
         if asked.current_leader_epoch < self.epoch:
             row["error_code"] = ErrorCode.FENCED_LEADER_EPOCH
+        elif (end := self._diverges(asked)) is not None:
+            row["diverging_epoch"] = {"epoch": self.epoch - 1, "end_offset": end}
         else:
             with self._written:
                 self._written.wait_for(lambda: self._end > asked.fetch_offset, WAIT_S)
                 found = [data for at, data in self._batches if at >= asked.fetch_offset]
-                row.update(records=b"".join(found), high_watermark=self._end)
+                row.update(records=b"".join(found), high_watermark=self._committed)
         return {
             "responses": [{"topic_id": UUID(int=1), "partitions": [row]}],
-            "node_endpoints": [{"node_id": NODE, "host": "127.0.0.1", "port": self.port}],
+            "node_endpoints": [{"node_id": self.node, "host": "127.0.0.1", "port": self.port}],
         }
+
+    def _diverges(self, asked: Any) -> int | None:
+        """Where the epoch of the end of another log ended here; None: it goes on here."""
+        with self._written:
+            if asked.last_fetched_epoch in (0, self.epoch):
+                return None
+            ends = [
+                at for at, data in self._batches if data[12:16] == self.epoch.to_bytes(4, "big")
+            ]
+            return ends[0] if ends and asked.fetch_offset > ends[0] else None
 
     def _register(self, request: Any, version: int) -> Any:
         if self.registration_code:

@@ -28,6 +28,8 @@ CONTROLLERS = 2
 KINDS_SINCE = 1
 """The first version of DescribeCluster that has kinds of endpoints."""
 PAUSE_S = 0.1
+RESPONSE_BYTES_MAX = 64 << 20
+"""A Fetch of the metadata log has 8 MiB, or one batch."""
 
 
 class Entry(NamedTuple):
@@ -72,7 +74,10 @@ def enter(path: str, found: Found, config: ServerConfig, node: int) -> Entry:
     bootstrap, voters = controllers_of(config)
     patience_ms = config.controller_quorum_request_timeout_ms
     options = Options(
-        client_id=str(node), connect_timeout_ms=patience_ms, request_timeout_ms=patience_ms
+        client_id=str(node),
+        connect_timeout_ms=patience_ms,
+        request_timeout_ms=patience_ms,
+        response_bytes_max=RESPONSE_BYTES_MAX,
     )
     cluster = meta.cluster_id if meta is not None else None
     if cluster is None:

@@ -16,8 +16,8 @@ from uuid import UUID
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
-    "Life", "Registration", "Stage", "failed", "heartbeat_answered", "heartbeat_body", "leaving",
-    "pause_ms", "ready", "registered", "registration_body",
+    "Life", "Registration", "Stage", "amends", "failed", "heartbeat_answered", "heartbeat_body",
+    "leaving", "pause_ms", "ready", "registered", "registration_body",
 ]  # fmt: skip
 
 NO_EPOCH = -1
@@ -118,6 +118,9 @@ def registration_body(what: Registration) -> dict[str, Any]:
 
 def registered(life: Life, code: int, epoch: int) -> Life:
     """After the answer to a registration."""
+    if not code and epoch == life.epoch:  # amended
+        stage = Stage.SERVING if life.stage is Stage.REGISTERING else life.stage
+        return life._replace(stage=stage, failures=0, problem="")
     if not code:
         stage = life.stage if life.stage is Stage.LEAVING else Stage.CATCHING_UP
         return life._replace(
@@ -175,6 +178,12 @@ def heartbeat_answered(life: Life, answer: Any) -> Life:
     if life.stage is Stage.LEAVING and answer.should_shut_down:
         return after._replace(stage=Stage.LEFT)
     return after
+
+
+def amends(life: Life) -> Life:
+    """The controllers need to know more of this broker than when it registered: it registers again,
+    as the same incarnation, and keeps its epoch."""
+    return life._replace(stage=Stage.REGISTERING) if life.stage is Stage.SERVING else life
 
 
 def ready(life: Life) -> Life:

@@ -23,7 +23,12 @@ from kafkalog.cluster.quorum.following import MetadataFollower
 from kafkalog.cluster.quorum.joining import Entry, own
 from kafkalog.cluster.quorum.life import Life, Registration, Stage
 from kafkalog.cluster.quorum.metadata_log import CopiedMetadata, supported_features
-from kafkalog.cluster.quorum.roles import all_roles, changed_roles, misplaced
+from kafkalog.cluster.quorum.roles import (
+    all_roles,
+    changed_roles,
+    lacks_directories,
+    misplaced,
+)
 from kafkalog.config.server import ServerConfig
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.layout import METADATA_TOPIC
@@ -260,6 +265,8 @@ class QuorumMember:
                 _logger.exception("broker %d: could not follow a change", self.node)
         if self._acting:
             self._act(changed_roles(change))
+        if change.old.features != change.new.features and lacks_directories(change.new):
+            self._live_on(lives.amends)
 
     def _act(self, effects: Sequence[Effect]) -> None:
         if not effects:

@@ -61,6 +61,7 @@ class CopiedMetadata:
         self._high_watermark = -1
         self._download: SnapshotName | None = None
         self._told: set[str] = set()
+        self.discard()
         self._check()
 
     @property

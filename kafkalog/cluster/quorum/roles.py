@@ -14,7 +14,7 @@ from kafkalog.metadata.image import METADATA_VERSION, Change, MetadataImage, Par
 from kafkalog.replication.roles import Drop, Effect, Follow, Held, Lead
 from kafkalog.types import TopicPartition
 
-__all__ = ["all_roles", "changed_roles", "misplaced"]
+__all__ = ["all_roles", "changed_roles", "lacks_directories", "misplaced"]
 
 DIRECTORIES_SINCE = 17
 """The metadata.version from which on a partition names its replicas' directories: 3.7-IV2."""
@@ -69,6 +69,13 @@ def _role(node: int, topic: Topic, partition: Partition, *, new: bool) -> Effect
     kind = Lead if partition.leader == node else Follow
     where = TopicPartition(topic.name, partition.partition)
     return kind(where, Held(topic.id, partition), new)
+
+
+def lacks_directories(image: MetadataImage) -> bool:
+    """True if this broker's registration has no directories, since the cluster had none then."""
+    own = image.brokers.get(image.node_id)
+    level = image.features.get(METADATA_VERSION, 0)
+    return own is not None and not own.directories and level >= DIRECTORIES_SINCE
 
 
 def misplaced(image: MetadataImage, directory_id: UUID) -> dict[UUID, list[int]]:

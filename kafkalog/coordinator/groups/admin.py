@@ -5,22 +5,27 @@ Source: Kafka's GroupMetadataManager; KIP-518 (states), KIP-848 (types).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 
 from kafkalog.coordinator.core import append_error
 from kafkalog.coordinator.groups import offsets
 from kafkalog.coordinator.groups.group import CONSUMER, Group, State
 from kafkalog.coordinator.groups.records import newer_type
 from kafkalog.coordinator.groups.shard import GroupShard
-from kafkalog.coordinator.listings import Listing
+from kafkalog.coordinator.listings import Listing, each_of
 from kafkalog.coordinator.step import Body, Call, Step
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["GroupListing", "delete", "describe", "described_error", "distinct", "result_of"]
+__all__ = [
+    "ROW_WORK", "Descriptions", "GroupListing", "Where", "delete", "described_error", "distinct",
+    "result_of",
+]  # fmt: skip
 
 CLASSIC = "classic"
-ROW_WORK = 3
-"""Work of a listing per group, in the unit of Listing.work."""
+ROW_WORK = 8
+"""Work of a listing per group or member, in the unit of Listing.work."""
+OPERATIONS_WORK = 40
+"""The same for the allowed operations."""
 ABSENT_VERSION = 6
 """From this version of DescribeGroups on, a missing group is an error."""
 
@@ -29,6 +34,8 @@ OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 """Operations allowed on a group when nothing is forbidden, as bits of Kafka's AclOperation: READ,
 DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
 NOT_ASKED = -(1 << 31)
+Where = Callable[[str], tuple[GroupShard | None, ErrorCode]]
+"""The shard of a group, or the error if there is none."""
 
 
 def describe(shard: GroupShard, group_id: str, version: int, operations: bool) -> Body:
@@ -77,11 +84,34 @@ def _protocol_type(group: Group) -> str:
     return group.protocol_type or newer_type(group) or ""
 
 
+class Descriptions(Listing):
+    """A DescribeGroups request, under way."""
+
+    def __init__(self, request: Call, where: Where) -> None:
+        super().__init__(request, distinct(request.body.groups), "groups")
+        self._where = where
+
+    def row(self, one: str, step: Step) -> Body:
+        """The row of a group."""
+        shard, error = self._where(one)
+        operations = self.request.body.include_authorized_operations
+        self.work += ROW_WORK + (OPERATIONS_WORK if operations else 0)
+        if shard is None:
+            return described_error(one, error)
+        row = describe(shard, one, self.request.version, operations)
+        self.work += ROW_WORK * len(row.get("members", ()))
+        return row
+
+    def answer(self, step: Step, code: ErrorCode) -> None:
+        """Answer with what was found."""
+        step.answer(self.request.answer, groups=self.found)
+
+
 class GroupListing(Listing):
     """A ListGroups request, under way; an empty filter matches all."""
 
-    def __init__(self, request: Call, shards: Iterable[GroupShard]) -> None:
-        super().__init__(request, shards)
+    def __init__(self, request: Call, shards: Collection[GroupShard]) -> None:
+        super().__init__(request, each_of(shards), "groups")
         self._states = {state.strip().lower() for state in request.body.states_filter}
         self._types = {kind.strip().lower() for kind in request.body.types_filter}
 

@@ -13,6 +13,7 @@ from kafkalog.coordinator.core import UNSETTLED_BYTES_MAX, CoordinatorState
 from kafkalog.coordinator.groups import admin, groups, loader, offsets, rebalance, transactional
 from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.journal import JournalBatch
+from kafkalog.coordinator.listings import FEW, Listing
 from kafkalog.coordinator.step import Body, Call, Producer, Step
 from kafkalog.coordinator.timers import Key
 from kafkalog.coordinator.weight import Weight
@@ -61,6 +62,40 @@ def _requested(request: Call) -> list[Any]:
     return [g for g in body.groups if g.topics is not None or g is whole[g.group_id]]
 
 
+def _fetched(step: Step, request: Call, found: Any) -> None:
+    """Answer an OffsetFetch; `found`: of each group."""
+    if request.version < GROUPS_VERSION:
+        only = found[0]
+        step.answer(request.answer, topics=only["topics"], error_code=only["error_code"])
+    else:
+        step.answer(request.answer, groups=found)
+
+
+class _Fetches(Listing):
+    """An OffsetFetch request, under way: the offsets of one group are of one moment."""
+
+    def __init__(self, request: Call, where: admin.Where, known: offsets.Known) -> None:
+        field = "groups" if request.version >= GROUPS_VERSION else None
+        super().__init__(request, _requested(request), field)
+        self._where, self._known = where, known
+
+    def row(self, one: Any, step: Step) -> Body:
+        """The row of a group."""
+        shard, error = self._where(one.group_id)
+        version = self.request.version
+        if shard is None:
+            row = offsets.fetch_failed(one, version, error)
+        else:
+            by_id, stable = version >= offsets.IDS_VERSION, self.request.body.require_stable
+            row = offsets.fetch(shard, one, stable, self._known, by_id)
+        self.work += admin.ROW_WORK * (1 + sum(len(each["partitions"]) for each in row["topics"]))
+        return row
+
+    def answer(self, step: Step, code: ErrorCode) -> None:
+        """Answer with what was found."""
+        _fetched(step, self.request, self.found)
+
+
 class GroupCoordinatorState(CoordinatorState[GroupShard]):
     """The classic groups.  Only for the coordinator's thread."""
 
@@ -71,7 +106,7 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
         known: offsets.Known = ANY_TOPIC,
     ) -> None:
         """`new_id` makes the unique part of member ids; `known` says which topics exist."""
-        super().__init__(config.offsets_commit_timeout_ms, admin.GroupListing)
+        super().__init__(config.offsets_commit_timeout_ms)
         self.config = config
         self.weight = Weight()
         """Approximate memory of all groups."""
@@ -89,7 +124,7 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
         self._several: dict[Api, Callable[[Step, Call], None]] = {
             apis.OFFSET_FETCH: self._offset_fetch,
             apis.DESCRIBE_GROUPS: self._describe,
-            apis.LIST_GROUPS: self._begin_listing,
+            apis.LIST_GROUPS: self._list,
             apis.DELETE_GROUPS: self._delete,
         }
 
@@ -153,11 +188,8 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
             step.answer(answer, error_code=ErrorCode.REBALANCE_IN_PROGRESS)
         elif api is apis.OFFSET_FETCH:
             requested = _requested(request)
-            self._fetched(
-                step,
-                request,
-                [offsets.fetch_failed(each, request.version, error) for each in requested],
-            )
+            failed = [offsets.fetch_failed(each, request.version, error) for each in requested]
+            _fetched(step, request, failed)
         elif api is apis.DESCRIBE_GROUPS:
             step.answer(answer, groups=[admin.described_error(g, error) for g in body.groups])
         elif api is apis.DELETE_GROUPS:
@@ -193,35 +225,24 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
         offsets.delete(shard, step, request, self._known)
 
     def _offset_fetch(self, step: Step, request: Call) -> None:
-        found: list[Body] = []
-        for requested in _requested(request):
-            shard, error = self.where(requested.group_id)
-            if shard is None:
-                found.append(offsets.fetch_failed(requested, request.version, error))
-            else:
-                by_id = request.version >= offsets.IDS_VERSION
-                stable = request.body.require_stable
-                found.append(offsets.fetch(shard, requested, stable, self._known, by_id))
-        self._fetched(step, request, found)
+        def begin(request: Call) -> Listing:
+            return _Fetches(request, self.where, self._known)
 
-    @staticmethod
-    def _fetched(step: Step, request: Call, found: list[Body]) -> None:
-        if request.version < GROUPS_VERSION:
-            only = found[0]
-            step.answer(request.answer, topics=only["topics"], error_code=only["error_code"])
-        else:
-            step.answer(request.answer, groups=found)
+        few = request.version < GROUPS_VERSION or len(request.body.groups) <= FEW
+        self._begin_listing(step, apis.OFFSET_FETCH, request, begin, few=few)
+
+    def _list(self, step: Step, request: Call) -> None:
+        def begin(request: Call) -> Listing:
+            return admin.GroupListing(request, self.shards.values())
+
+        self._begin_listing(step, apis.LIST_GROUPS, request, begin)
 
     def _describe(self, step: Step, request: Call) -> None:
-        found = []
-        operations = request.body.include_authorized_operations
-        for group_id in admin.distinct(request.body.groups):
-            shard, error = self.where(group_id)
-            if shard is None:
-                found.append(admin.described_error(group_id, error))
-            else:
-                found.append(admin.describe(shard, group_id, request.version, operations))
-        step.answer(request.answer, groups=found)
+        def begin(request: Call) -> Listing:
+            return admin.Descriptions(request, self.where)
+
+        few = len(request.body.groups) <= FEW
+        self._begin_listing(step, apis.DESCRIBE_GROUPS, request, begin, few=few)
 
     def _delete(self, step: Step, request: Call) -> None:
         """Each group has its own write; the response is sent when all are done."""

@@ -7,11 +7,11 @@ Source: KIP-664, KIP-994, KIP-1152.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from itertools import groupby
 
-from kafkalog.coordinator.listings import Listing
+from kafkalog.coordinator.listings import Listing, each_of
 from kafkalog.coordinator.pattern import Pattern
 from kafkalog.coordinator.step import Body, Call, Step
 from kafkalog.coordinator.transactions.shard import TransactionShard
@@ -19,8 +19,10 @@ from kafkalog.coordinator.transactions.transaction import State, Transaction
 from kafkalog.errors import ArgumentError
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["Filters", "TransactionListing", "describe", "described_error"]
+__all__ = ["Descriptions", "Filters", "TransactionListing", "described_error"]
 
+ROW_WORK = 8
+"""Work per row, in the unit of Listing.work."""
 BY_TITLE = {state.title: state for state in State}
 
 
@@ -70,8 +72,8 @@ class Filters:
 class TransactionListing(Listing):
     """A ListTransactions request, under way."""
 
-    def __init__(self, request: Call, shards: Iterable[TransactionShard]) -> None:
-        super().__init__(request, shards)
+    def __init__(self, request: Call, shards: Collection[TransactionShard]) -> None:
+        super().__init__(request, each_of(shards), "transaction_states")
         body = request.body
         self._filters: Filters | None = None
         """None: the pattern is invalid, or takes too much work."""
@@ -102,6 +104,7 @@ class TransactionListing(Listing):
         self.work += filters.work(one) + filters.spent - before
         if not wanted:
             return None
+        self.work += ROW_WORK
         return {
             "transactional_id": one.transactional_id,
             "producer_id": one.status.producer_id,
@@ -118,6 +121,35 @@ class TransactionListing(Listing):
 
 
 # ---- descriptions ------------------------------------------------------------------------------
+
+
+class Descriptions(Listing):
+    """A DescribeTransactions request, under way."""
+
+    def __init__(
+        self, request: Call, where: Callable[[str], tuple[TransactionShard | None, ErrorCode]]
+    ) -> None:
+        """`where`: the shard of a transactional id, or the error if there is none."""
+        # Each is answered once: otherwise a few bytes could ask for any number of partitions.
+        names = dict.fromkeys(request.body.transactional_ids)
+        super().__init__(request, names, "transaction_states")
+        self._where = where
+
+    def row(self, one: str, step: Step) -> Body:
+        """The row of a transactional id."""
+        shard, error = self._where(one)
+        self.work += ROW_WORK
+        if not one:
+            return described_error(one, ErrorCode.INVALID_REQUEST)
+        if shard is None:
+            return described_error(one, error)
+        row = describe(shard, one)
+        self.work += ROW_WORK * sum(len(each["partitions"]) for each in row.get("topics", ()))
+        return row
+
+    def answer(self, step: Step, code: ErrorCode) -> None:
+        """Answer with what was found."""
+        step.answer(self.request.answer, transaction_states=self.found)
 
 
 def describe(shard: TransactionShard, name: str) -> Body:

@@ -12,10 +12,15 @@ from typing import Any
 from kafkalog.config.transaction import TransactionConfig
 from kafkalog.coordinator.core import CoordinatorState
 from kafkalog.coordinator.journal import JournalBatch
+from kafkalog.coordinator.listings import FEW, Listing
 from kafkalog.coordinator.step import Body, Call, Step, all_of
 from kafkalog.coordinator.timers import Key
 from kafkalog.coordinator.transactions import loader, requests
-from kafkalog.coordinator.transactions.admin import TransactionListing, describe, described_error
+from kafkalog.coordinator.transactions.admin import (
+    Descriptions,
+    TransactionListing,
+    described_error,
+)
 from kafkalog.coordinator.transactions.outcomes import Outcome, outcome_of
 from kafkalog.coordinator.transactions.requests import ProducerAnswer, ProducerClaim
 from kafkalog.coordinator.transactions.shard import Marker, Outside, TransactionShard
@@ -92,7 +97,7 @@ class TransactionCoordinatorState(CoordinatorState[TransactionShard]):
     """The transactional ids.  Only for the coordinator's thread."""
 
     def __init__(self, config: TransactionConfig, outside: Outside) -> None:
-        super().__init__(APPEND_MS, TransactionListing)
+        super().__init__(APPEND_MS)
         self.config = config
         self._outside = outside
         self.weight = Weight()
@@ -345,23 +350,21 @@ class TransactionCoordinatorState(CoordinatorState[TransactionShard]):
     # ---- admin -----------------------------------------------------------------------------
 
     def _describe(self, step: Step, request: Call) -> None:
-        found = []
-        # Each is answered once: otherwise a few bytes could ask for any number of partitions.
-        for name in dict.fromkeys(request.body.transactional_ids):
-            shard, error = self.where(name)
-            if not name:
-                found.append(described_error(name, ErrorCode.INVALID_REQUEST))
-            elif shard is None:
-                found.append(described_error(name, error))
-            else:
-                found.append(describe(shard, name))
-        step.answer(request.answer, transaction_states=found)
+        def begin(request: Call) -> Listing:
+            return Descriptions(request, self.where)
+
+        few = len(request.body.transactional_ids) <= FEW
+        self._begin_listing(step, apis.DESCRIBE_TRANSACTIONS, request, begin, few=few)
 
     def _list(self, step: Step, request: Call) -> None:
         if self.stopped or self.loading:
             step.answer(request.answer, error_code=self.all_told)
             return
-        self._begin_listing(step, request)
+
+        def begin(request: Call) -> Listing:
+            return TransactionListing(request, self.shards.values())
+
+        self._begin_listing(step, apis.LIST_TRANSACTIONS, request, begin)
 
     # ---- time ------------------------------------------------------------------------------
 

@@ -41,7 +41,10 @@ def call_of(request: Request) -> Call:
     """A request as coordinators take it.  It leaves the request, which may wait for long."""
     peer, size = request.peer, request.size
     body = request.hand_over()
-    return Call(body, request.version, peer.client_id or "", peer.host, request.answer, size=size)
+    return Call(
+        body, request.version, peer.client_id or "", peer.host, request.answer, size=size,
+        rows=request.rows,
+    )  # fmt: skip
 
 
 def failed(problem: BaseException) -> dict[str, Any]:

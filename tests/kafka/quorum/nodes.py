@@ -1,4 +1,4 @@
-"""A KRaft cluster of one controller of Apache Kafka, and of brokers of both kinds.
+"""A KRaft cluster of controllers of Apache Kafka, and of brokers of both kinds.
 
 Each node is a process with a directory and a server.properties, which either kind of broker reads.
 """
@@ -9,7 +9,7 @@ import contextlib
 import secrets
 import sys
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +19,22 @@ from kafkalog.wire import apis
 from tests.support import apache
 from tests.support.copies import batches_in
 from tests.support.raw import Raw
+from tests.support.stopped import standing_still
 from tests.support.waiting import wait_for
 
 KAFKA, OURS = "kafka", "kafkalog"
 CONTROLLER = 1
 PATIENCE_S = 120.0
 COMMON = """
-controller.quorum.voters={controller_id}@127.0.0.1:{controller}
+{voters}
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
 log.dirs={data}
 """
 CONTROLLERS = """
 process.roles=controller
-node.id={controller_id}
-listeners=CONTROLLER://127.0.0.1:{controller}
+node.id={node}
+listeners=CONTROLLER://127.0.0.1:{port}
 broker.session.timeout.ms=3000
 auto.leader.rebalance.enable=false
 """
@@ -73,17 +74,27 @@ class Serving(apache.Program):
 class Node:
     """One node: its number, directory and address, and its process while it lives."""
 
-    def __init__(self, home: Path, number: int, controller: int, cluster: str, more: str) -> None:
+    def __init__(
+        self, home: Path, number: int, voters: Mapping[int, int], cluster: str, more: str,
+        dynamic: bool,
+    ) -> None:  # fmt: skip
+        """`voters`: the controllers' ports by number; `dynamic`: they are in the metadata log
+        (KIP-853), not in the settings."""
         self.number, self.kind, self.lives = number, "", False
         self.data = home / f"data{number}"
-        is_controller = number == CONTROLLER
-        self.port = controller if is_controller else apache.free_port()
+        self._controls = number in voters
+        self.port = voters.get(number) or apache.free_port()
         self.address = f"127.0.0.1:{self.port}"
         self._home, self._cluster = home, cluster
+        self._formatted = ["--standalone"] if dynamic and self._controls else []
+        places = {n: f"127.0.0.1:{port}" for n, port in voters.items()}
+        named = (
+            "bootstrap.servers=" + ",".join(places.values()) if dynamic
+            else "voters=" + ",".join(f"{n}@{place}" for n, place in places.items())
+        )  # fmt: skip
         self._properties = home / f"server{number}.properties"
-        self._properties.write_text((COMMON + (CONTROLLERS if is_controller else BROKERS)).format(
-            controller_id=CONTROLLER, controller=controller, node=number, port=self.port,
-            data=self.data,
+        self._properties.write_text((COMMON + (CONTROLLERS if self._controls else BROKERS)).format(
+            voters=f"controller.quorum.{named}", node=number, port=self.port, data=self.data,
         ) + more)  # fmt: skip
         self._program: apache.Program | None = None
 
@@ -107,17 +118,17 @@ class Node:
     def _kafka(self, output: Path) -> apache.Kafka:
         if not (self.data / "meta.properties").exists():
             tool = ("kafka.tools.StorageTool", "format", "-t", self._cluster)
-            apache.ask(*tool, "-c", str(self._properties))
+            apache.ask(*tool, *self._formatted, "-c", str(self._properties))
         found = apache.Kafka(output)
         command = found.command(self._properties, "384m", apache.jars())
-        is_up = self._controls if self.number == CONTROLLER else self._serves
-        found.start(command, self._home, is_up)
+        # A controller of several answers once the others are there, too.
+        found.start(command, self._home, (lambda: True) if self._controls else self._serves)
         return found
 
     def _serves(self) -> bool:
         return apache.answers(self.address)
 
-    def _controls(self) -> bool:
+    def answers(self) -> bool:
         """True if the controller answers as one."""
         try:
             with Raw(self.address) as raw:
@@ -137,30 +148,49 @@ class Node:
         self.lives = False
         self._program.kill()
 
+    @contextlib.contextmanager
+    def stands_still(self) -> Iterator[None]:
+        """Pause it: others see it as dead, and it notices no time passing."""
+        assert self._program is not None and self._program._process is not None
+        process, self.lives = self._program._process, False
+        try:
+            with standing_still(process.pid):
+                yield
+        finally:
+            self.lives = True
+
     def output(self) -> str:
         return self._program.output() if self._program is not None else ""
 
 
 class Quorum:
-    """A context manager that runs a controller; brokers begin on command."""
+    """A context manager that runs the controllers; brokers begin on command."""
 
-    def __init__(self, home: Path, numbers: Iterable[int], more: str = "") -> None:
-        """`numbers`: of all brokers that there will be; `more`: settings of the controller.
+    def __init__(
+        self, home: Path, numbers: Iterable[int], more: str = "", dynamic: bool = False,
+        controllers: Iterable[int] = (CONTROLLER,),
+    ) -> None:  # fmt: skip
+        """`numbers`: of all brokers that there will be; `more`: settings of the controllers;
+        `dynamic`: the voters are in the metadata log.
 
         Raises: apache.Unavailable."""
         home.mkdir()
-        port = apache.free_port()
+        ports = {n: apache.free_port() for n in controllers}
         self.cluster = urlsafe_b64encode(b"k" + secrets.token_bytes(15)).decode().rstrip("=")
-        self.controller = Node(home, CONTROLLER, port, self.cluster, more)
-        self.nodes = {n: Node(home, n, port, self.cluster, "") for n in numbers}
+        self.controllers = {n: Node(home, n, ports, self.cluster, more, dynamic) for n in ports}
+        self.controller = self.controllers[CONTROLLER]
+        self.nodes = {n: Node(home, n, ports, self.cluster, "", dynamic) for n in numbers}
         self.bootstrap = ",".join(one.address for one in self.nodes.values())
 
     def __enter__(self) -> Quorum:
-        self.controller.begin(KAFKA)
+        for one in self.controllers.values():
+            one.begin(KAFKA)
+        for one in self.controllers.values():
+            until(one.answers, "the controllers answer")
         return self
 
     def __exit__(self, *_: object) -> None:
-        for node in (*self.nodes.values(), self.controller):
+        for node in (*self.nodes.values(), *self.controllers.values()):
             if node.lives:
                 node.kill()
 

@@ -78,6 +78,20 @@ def test_a_controlled_shutdown_moves_leaderships(quorum: Quorum) -> None:
     assert quorum.same("orderly", THEIRS, MINE)
 
 
+def test_a_paused_broker_is_fenced_and_serves_again(quorum: Quorum) -> None:
+    """Another broker leads its partitions; the records that only it has are truncated."""
+    quorum.create("paused", [MINE, THEIRS], min_insync_replicas="1")
+    quorum.in_sync("paused", MINE, THEIRS)
+    quorum.produce("paused", range(50))
+    with quorum.nodes[MINE].stands_still():
+        quorum.in_sync("paused", THEIRS)
+        quorum.led("paused", THEIRS)
+        quorum.produce("paused", range(50, 100))
+    quorum.all_known()
+    quorum.in_sync("paused", MINE, THEIRS)
+    assert quorum.same("paused", THEIRS, MINE)
+
+
 def test_the_controller_restarts(quorum: Quorum) -> None:
     """Partitions are served while it is away; afterwards topics are created again."""
     quorum.create("served", [MINE, THEIRS])

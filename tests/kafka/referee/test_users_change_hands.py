@@ -14,6 +14,7 @@ import pytest
 from kafkalog.config.declare import Password
 from kafkalog.controller.tokens import Rules, create_token
 from kafkalog.directory.manager import Manager
+from kafkalog.disk.secret import SECRET
 from kafkalog.kraft.records import decode, encode
 from kafkalog.metadata.image import empty_image
 from kafkalog.security.principal import Principal
@@ -24,7 +25,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support import apache
 from tests.support.raw import Raw
-from tests.support.sasl import SCRAM_MODULE, scram
+from tests.support.sasl import SCRAM_MODULE, scram, settings
 
 pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -147,7 +148,9 @@ def records(directory: Path) -> list[bytes]:
 
 def changed_here(directory: Path, token: Any) -> Any:
     """Change credentials in our broker and create a token, which is returned; `token`: Kafka's."""
-    with Broker(directory) as broker:
+    both = "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0"
+    with Broker(directory, both, settings("PLAIN")) as broker:
+        assert (directory / SECRET).exists()  # Kafka ignores it
         known = node_of(broker).image.scram
         assert known["alice", 1] == credential_of(SHA_256, "secret", 8192, b"salt")
         image = node_of(broker).image
@@ -162,7 +165,7 @@ def changed_here(directory: Path, token: Any) -> Any:
             lifetime_ms=-1,
         )  # fmt: skip
         (made,) = node_of(broker).controller_apis.alter(ours_made)
-        with Raw(broker.bootstrap_servers) as raw:
+        with Raw(broker.bootstrap_servers.partition(",")[0]) as raw:
             for user, mechanism in (("bob", SHA_256), ("f,=o", SHA_512)):
                 salted = salted_password(mechanism, "pencil", b"pepper", 4096)
                 new = upsertion(user, mechanism, salt=b"pepper", salted_password=salted)

@@ -11,6 +11,7 @@ from kafkalog.cluster.quorum.life import (
     Life,
     Registration,
     Stage,
+    amends,
     failed,
     heartbeat_answered,
     heartbeat_body,
@@ -62,6 +63,14 @@ def test_a_lost_registration_is_made_again(code: ErrorCode) -> None:
     life = beat(serving(), code)
     assert life.stage is Stage.REGISTERING
     assert registered(life, 0, 40).epoch == 40
+
+
+def test_a_registration_is_amended_without_a_pause_of_service() -> None:
+    life = amends(serving())
+    assert life.stage is Stage.REGISTERING
+    assert registered(life, 0, 12).stage is Stage.SERVING
+    assert registered(life, 0, 40).stage is Stage.CATCHING_UP, "it was another registration"
+    assert amends(REGISTERED) == REGISTERED
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from kafkalog.cluster.quorum.roles import all_roles, changed_roles, misplaced
+from kafkalog.cluster.quorum.roles import all_roles, changed_roles, lacks_directories, misplaced
 from kafkalog.metadata.changes import Entry, Replay
 from kafkalog.metadata.image import Change, empty_image
 from kafkalog.replication.roles import Drop, Effect, Follow, Lead
@@ -142,6 +142,18 @@ def test_replicas_in_another_directory_are_reported() -> None:
     log.write(partition(partition_id=1, directories=[THERE, UUID(int=0)]))
     assert misplaced(log.replay.image, HERE) == {TOPIC: [1]}
     assert misplaced(log.replay.image, UUID(int=600)) == {TOPIC: [0, 1]}
+
+
+def test_a_registration_from_before_directories_is_incomplete() -> None:
+    log = Log()
+    log.write(("FeatureLevelRecord", 0, {"name": "metadata.version", "feature_level": 16}))
+    log.write(("RegisterBrokerRecord", 2, {
+        "broker_id": NODE, "incarnation_id": UUID(int=7), "broker_epoch": 1, "end_points": [],
+        "features": [], "rack": None, "fenced": False, "in_controlled_shutdown": False,
+    }))  # fmt: skip
+    assert not lacks_directories(log.replay.image)
+    log.write(("FeatureLevelRecord", 0, {"name": "metadata.version", "feature_level": 17}))
+    assert lacks_directories(log.replay.image)
 
 
 def test_directories_are_not_reported_to_controllers_without_them() -> None:

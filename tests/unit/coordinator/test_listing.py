@@ -1,5 +1,5 @@
-"""ListGroups and ListTransactions in slices: other requests are answered in between, and each
-listing once."""
+"""Requests with many rows in slices: other requests are answered in between, and each of them
+once."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from functools import partial
 import pytest
 
 from kafkalog.coordinator import listings
-from kafkalog.coordinator.groups.group import State
+from kafkalog.coordinator.groups import admin
+from kafkalog.coordinator.groups.group import Group, State
 from kafkalog.coordinator.groups.shard import GroupShard
-from kafkalog.coordinator.step import Call, Step
+from kafkalog.coordinator.step import Body, Call, Step
 from kafkalog.coordinator.transactions.admin import TransactionListing
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -87,6 +88,70 @@ def test_others_are_served_between_slices(side: Side) -> None:
     assert side.core.timers.next_ms() != side.now_ms
 
 
+def many(side: Side, wanted: list[str]) -> Reply:
+    """A request for these by name."""
+    if isinstance(side, Desk):
+        return side.call(apis.DESCRIBE_GROUPS, 5, {"groups": wanted})
+    return side.ask(apis.DESCRIBE_TRANSACTIONS, 0, transactional_ids=wanted)
+
+
+def described(reply: Reply) -> list[str]:
+    if reply.api is apis.DESCRIBE_GROUPS:
+        return [one.group_id for one in reply.groups]
+    return [one.transactional_id for one in reply.transaction_states]
+
+
+def test_others_are_served_between_slices_of_descriptions(side: Side) -> None:
+    found, listed, again = many(side, NAMES), ask(side), many(side, [*NAMES, NAMES[0], "none"])
+    assert begin(side, "new")
+    assert found.waits and listed.waits and again.waits
+    side.wait(0)
+    assert described(found) == NAMES
+    assert described(again) == [*NAMES, "none"]
+    assert [name for name in names(listed) if name != "new"] == NAMES
+
+
+def test_a_few_descriptions_wait_for_no_listing(
+    side: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies = [ask(side) for _ in range(3)]
+    monkeypatch.setattr(listings, "SLICE", 1_000)
+    assert described(many(side, NAMES)) == NAMES
+    assert replies[-1].waits
+    side.wait(0)
+    assert [names(one) for one in replies] == [NAMES] * 3
+
+
+def test_offsets_of_many_groups(desk: Desk) -> None:
+    """Each group's offsets are of one moment; other requests are answered between two groups."""
+    topics = [{"name": "orders", "partition_indexes": [0]}]
+    wanted = [{"group_id": name, "topics": topics} for name in NAMES]
+    found = desk.call(apis.OFFSET_FETCH, 8, {"groups": wanted})
+    desk.commit({("orders", 0): 7}, group=NAMES[-1])
+    assert found.waits
+    desk.wait(0)
+    rows = {one.group_id: one.topics[0].partitions[0].committed_offset for one in found.groups}
+    assert rows == {**dict.fromkeys(NAMES, 1), NAMES[-1]: 7}
+
+
+def test_a_listing_that_fails_ends_no_other(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    listed, next_one = ask(desk), ask(desk)
+    row = admin.GroupListing.row
+
+    def fails(self: admin.GroupListing, one: Group, step: Step) -> Body | None:
+        if self.request.answer is listed and len(self.found):
+            raise RuntimeError("a fault of ours")
+        return row(self, one, step)
+
+    monkeypatch.setattr(admin.GroupListing, "row", fails)
+    desk.wait(0)
+    assert listed.error is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "a fault of ours" in caplog.text
+    assert names(next_one) == NAMES
+
+
 def test_patterns_of_two_listings(office: Office) -> None:
     listed, next_one = ask(office), ask(office, "id-1.")
     office.wait(0)
@@ -131,16 +196,23 @@ def test_many_listings_at_once(side: Side, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_listings_of_many_bytes(office: Office) -> None:
     """A filter may have a hundred thousand items."""
-    some, answers = listings.Listings(TransactionListing), list[object]()
+    some, answers = listings.Listings(), list[object]()
     body = apis.LIST_TRANSACTIONS.decode_request(2, apis.LIST_TRANSACTIONS.encode_request(2, {}))
     call = Call(body, 2, "client", "/h", answers.append, size=listings.LISTINGS_BYTES_MAX // 2)
-    assert [some.add(call) for _ in range(3)] == [True, True, False]
+
+    def add(count: int) -> list[bool]:
+        return [some.add(call, begin, lambda _call, _step: None) for _ in range(count)]
+
+    def begin(request: Call) -> TransactionListing:
+        return TransactionListing(request, office.core.shards.values())
+
+    assert add(3) == [True, True, False]
     step = Step(0, 0)
-    some.go_on(office.core.shards.values(), ErrorCode.NONE, step)  # the first has begun
-    assert [some.add(call) for _ in range(2)] == [True, False]
+    some.go_on(ErrorCode.NONE, step)  # the first has begun
+    assert add(2) == [True, False]
     while some.busy:
-        some.go_on(office.core.shards.values(), ErrorCode.NONE, step)
-    assert some.add(call) and len(step.answers) == 3
+        some.go_on(ErrorCode.NONE, step)
+    assert add(1) == [True] and len(step.answers) == 3
 
 
 def test_partitions_given_up_while_they_are_listed(side: Side) -> None:

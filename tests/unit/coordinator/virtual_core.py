@@ -198,6 +198,7 @@ class Bench(Generic[C]):
         """Send a request."""
         body = api.decode_request(version, api.encode_request(version, fields))
         reply = Reply(api, version)
-        request = Call(body, version, client_id, HOST, reply)
+        rows = partial(api.response.rows, version)
+        request = Call(body, version, client_id, HOST, reply, rows=rows)
         self.step(lambda step: self.core.request(api, request, step))
         return reply

@@ -1,4 +1,4 @@
-"""A controller on a metadata log in memory, whose brokers register and die as a test says."""
+"""A controller on a metadata log in memory, and its brokers, as a test says."""
 
 from __future__ import annotations
 
@@ -23,10 +23,14 @@ from kafkalog.kraft.records import decode, encode
 from kafkalog.metadata.changes import Replay
 from kafkalog.metadata.image import METADATA_VERSION, MetadataImage, Partition, empty_image
 from kafkalog.metadata.levels import LEVEL_NEW
-from kafkalog.quorum.store import Append, BrokersChanged, QuorumStore, Snapshot
+from kafkalog.quorum.sessions import Sessions
+from kafkalog.quorum.store import QuorumStore, SessionsDue, Snapshot
+from kafkalog.quorum.writing import OWN_OFFSET, Append
 from kafkalog.wire.api import Api
+from kafkalog.wire.tables.later.quorum import BROKER_HEARTBEAT, BROKER_REGISTRATION
 
 US = 1
+SESSION_MS = 9_000
 
 
 def directory(broker: int) -> uuid.UUID:
@@ -43,10 +47,11 @@ class Driven:
         self.deposed = False
         self.replies: dict[Any, Any] = {}
         self.now_ms = 0
+        self.lives = 0
         self.append(("FeatureLevelRecord", {"name": METADATA_VERSION, "feature_level": LEVEL_NEW}))
-        for number in range(1, brokers + 1):
-            self.append(self.registration(number))
         self.elect()
+        for number in range(1, brokers + 1):
+            self.restart(number)
 
     # ---- the log -----------------------------------------------------------------------------
 
@@ -57,28 +62,25 @@ class Driven:
     def append(self, *records: tuple[str, Mapping[str, Any]]) -> MetadataImage:
         """Append records as bytes, and replay them."""
         for name, fields in records:
-            entry = decode(encode(name, fields, self.image))
-            self.replay.feed(entry)
-            self.log.append((name, fields))
+            found = {key: len(self.log) if value is OWN_OFFSET else value
+                     for key, value in fields.items()}  # fmt: skip
+            self.replay.feed(decode(encode(name, found, self.image)))
+            self.log.append((name, found))
         return self.replay.settle(len(self.log) - 1, 1, self.now_ms)
-
-    def registration(self, number: int, fenced: bool = False) -> tuple[str, Mapping[str, Any]]:
-        listener = {"name": "PLAINTEXT", "host": f"host{number}", "port": 9092,
-                    "security_protocol": 0}  # fmt: skip
-        return "RegisterBrokerRecord", {
-            "broker_id": number, "incarnation_id": uuid.UUID(int=len(self.log) + 1),
-            "broker_epoch": len(self.log), "end_points": [listener], "features": [],
-            "rack": None, "fenced": fenced, "log_dirs": [directory(number)],
-        }  # fmt: skip
 
     # ---- the controller ----------------------------------------------------------------------
 
     def elect(self) -> None:
         """Another controller, which knows what the log says."""
         self.controller = Controller(
-            Options("PLAINTEXT", rebalances=False, seed=7), lambda _, found: _store(found)
+            Options("PLAINTEXT", rebalances=False, seed=7), lambda _, found: self._store(found)
         )
         self.give(Elected(Claim(US, 1, 0), Snapshot(self.image)))
+
+    def _store(self, found: object) -> QuorumStore:
+        assert isinstance(found, Snapshot)
+        self.sessions = Sessions(SESSION_MS, found.whole, self.now_ms)
+        return QuorumStore(found, self.sessions)
 
     def give(self, event: object) -> None:
         """Hand over an event, and carry out all that follows."""
@@ -104,27 +106,48 @@ class Driven:
 
     # ---- brokers -----------------------------------------------------------------------------
 
-    def fence(self, *numbers: int) -> None:
-        """Brokers die."""
-        self.change(*numbers, fenced=1)
+    def register(self, number: int, **other: Any) -> Any:
+        """A broker begins a life; returns the answer to its registration."""
+        listener = {"name": "PLAINTEXT", "host": f"host{number}", "port": 9092,
+                    "security_protocol": 0}  # fmt: skip
+        feature = {"name": METADATA_VERSION, "min_supported_version": 7,
+                   "max_supported_version": LEVEL_NEW}  # fmt: skip
+        self.lives += 1
+        asked = {
+            "broker_id": number, "cluster_id": "cluster", "listeners": [listener],
+            "incarnation_id": uuid.UUID(int=self.lives), "features": [feature], "rack": None,
+            "log_dirs": [directory(number)],
+        }  # fmt: skip
+        return self.ask(BROKER_REGISTRATION, **{**asked, **other})
 
-    def unfence(self, *numbers: int) -> None:
-        """They are back."""
-        self.change(*numbers, fenced=-1)
-
-    def change(self, *numbers: int, **fields: Any) -> None:
-        """Their registrations change."""
-        for number in numbers:
-            epoch = self.image.brokers[number].epoch
-            record = {"broker_id": number, "broker_epoch": epoch, **fields}
-            self.append(("BrokerRegistrationChangeRecord", record))
-        self.give(BrokersChanged(self.image))
+    def beat(self, number: int, **other: Any) -> Any:
+        """A heartbeat of a broker that has read everything; returns the answer."""
+        asked = {
+            "broker_id": number, "broker_epoch": self.image.brokers[number].epoch,
+            "current_metadata_offset": self.image.offset, "want_fence": False,
+            "want_shut_down": False,
+        }  # fmt: skip
+        return self.ask(BROKER_HEARTBEAT, **{**asked, **other})
 
     def restart(self, number: int) -> None:
-        """A broker registers again."""
-        self.append(self.registration(number, fenced=True))
-        self.give(BrokersChanged(self.image))
-        self.unfence(number)
+        """A broker registers, and catches up."""
+        assert self.register(number).error_code == 0
+        assert not self.beat(number).is_fenced
+
+    def fence(self, *numbers: int) -> None:
+        """Brokers die: their sessions end."""
+        self.now_ms += SESSION_MS // 2
+        for number, one in self.image.brokers.items():
+            if number not in numbers and not one.fenced:
+                self.beat(number)
+        self.now_ms += SESSION_MS // 2
+        self.give(SessionsDue())
+        assert all(self.image.brokers[number].fenced for number in numbers)
+
+    def unfence(self, *numbers: int) -> None:
+        """They were only slow."""
+        for number in numbers:
+            assert not self.beat(number).is_fenced
 
     # ---- what there is -----------------------------------------------------------------------
 
@@ -136,8 +159,3 @@ class Driven:
         assert active is not None
         assert active.context.partitions[topic, number] == found
         return found
-
-
-def _store(found: object) -> QuorumStore:
-    assert isinstance(found, Snapshot)
-    return QuorumStore(found)

@@ -124,6 +124,22 @@ def test_decoys_are_stable_and_resemble_real_credentials():
     assert len(decoys.credential(SHA_512, "nobody").stored_key) == 64
 
 
+def test_a_new_user_changes_the_decoys_of_few_names():
+    """Otherwise a name whose iterations change with another user's would be known to be unknown."""
+    decoys = Decoys(b"secret")
+    salts = (b"%026d" % number for number in range(9))
+    *models, new = [
+        credential_of_salted(SHA_256, b"k" * 32, 4096 + 1000 * number, salt)
+        for number, salt in enumerate(salts)
+    ]
+    changed = 0
+    for name in map(str, range(200)):
+        before, after = (decoys.credential(SHA_256, name, one) for one in (models, [*models, new]))
+        assert after in (before, before._replace(iterations=new.iterations))
+        changed += after != before
+    assert 0 < changed < 60
+
+
 def test_tokens_are_looked_up_by_their_extension():
     """`tokenauth=true` asks for a token; without tokens, none is known."""
     asked = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -174,6 +175,41 @@ def test_a_missing_registration_is_made_again(controller: Controller, tmp_path: 
     with started(controller, tmp_path / "d"):
         sent = controller.sent(apis.BROKER_REGISTRATION)
         assert len({one.incarnation_id for one in sent}) == 2
+
+
+def test_only_an_orderly_end_is_reported_as_one(controller: Controller, tmp_path: Path) -> None:
+    """After a crash acknowledged records may be missing: it must not be elected for them."""
+    epochs = []
+    for ends in (Broker.close, Broker.abandon, Broker.close):
+        broker = started(controller, tmp_path / "d")
+        epochs.append(node_of(broker).image.brokers[NODE].epoch)
+        if len(epochs) == 1:
+            created(controller, broker)
+        ends(broker)
+    sent = [one.previous_broker_epoch for one in controller.sent(apis.BROKER_REGISTRATION)]
+    assert sent == [-1, epochs[0], -1]
+
+
+@pytest.mark.parametrize("lost_batches", [0, 1], ids=["all", "all but the last"])
+def test_the_leader_of_the_quorum_dies(tmp_path: Path, lost_batches: int) -> None:
+    """The next one is found; what it never had was not committed, and is truncated."""
+    with contextlib.ExitStack() as dies, Controller(7) as second:
+        first = dies.enter_context(Controller())
+        both = {"controller.quorum.bootstrap.servers": f"{first.servers},{second.servers}"}
+        with started(first, tmp_path / "d", **both) as broker:
+            created(first, broker)
+            first.commits = False
+            first.write(("TopicRecord", {"name": "last", "topic_id": UUID(int=7)}))
+            log = tmp_path / "d" / "__cluster_metadata-0"
+            wait_for(lambda: b"".join(batches_in(log)) == first.log, "all is copied")
+            second.takes_over(first, first.batches - lost_batches)
+            dies.close()
+            second.write(("TopicRecord", {"name": "next", "topic_id": UUID(int=8)}))
+            wait_for(lambda: "next" in node_of(broker).image.topics, "the next is followed")
+            assert ("last" in node_of(broker).image.topics) == (not lost_batches)
+            wait_for(lambda: second.count(apis.BROKER_HEARTBEAT), "it sends heartbeats there")
+            assert not second.count(apis.BROKER_REGISTRATION)
+        assert second.log.startswith(b"".join(batches_in(log)))
 
 
 # ---- starts that are refused ---------------------------------------------------------------------

@@ -162,8 +162,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     here.peer = pair[1];
     here.shakes = true;
     WANT(kl_stream_encrypt(&here.stream, tls) == KL_OK);
+    static const uint8_t nothing[1];
+    kl_span none = {nothing, 0};
     uint8_t how = fuzz_u8(&script);
     client there = begin_client(how & 1);
+    bool whole = how & 6; /* else the handshake is attacked, too */
+    for (int i = 0; i < STEPS_MAX && whole && (here.shakes || !there.done); i++) {
+        if (!there.done) act(&there, &none, sent, &sent_bytes);
+        WANT(forward(&there, &here, &none));
+        serve(&here, &none);
+        backward(&here, &there);
+    }
+    WANT(!whole || (there.done && !here.shakes && !here.failed));
     for (int i = 0; i < STEPS_MAX && script.bytes && !here.failed && !here.ended; i++) {
         uint8_t choice = fuzz_u8(&script);
         if (choice % 4 == 0) act(&there, &script, sent, &sent_bytes);
@@ -175,8 +185,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
         if (choice == 253 && there.done) client_ossl.renegotiate(there.ssl);
         honest = honest && choice < 253;
     }
-    static const uint8_t nothing[1];
-    kl_span none = {nothing, 0};
     for (int i = 0; i < STEPS_MAX && honest && here.got_bytes < sent_bytes + !there.done; i++) {
         act(&there, &none, sent, &sent_bytes);
         for (int j = 0; j < 20; j++) honest = forward(&there, &here, &none) && honest;
@@ -185,7 +193,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     }
     WANT(here.got_bytes <= sent_bytes);
     WANT(memcmp(here.got, sent, here.got_bytes) == 0);
-    if (honest) WANT(!here.failed && there.done);
+    if (honest) WANT(!here.failed && there.done && here.got_bytes == sent_bytes);
     kl_stream_close(&here.stream);
     kl_ossl.SSL_free(there.ssl);
     kl_ossl.ERR_clear_error();
