@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
-__all__ = ["ZERO_UUID", "Rows", "Struct"]
+__all__ = ["ZERO_UUID", "Rows", "Struct", "mapped"]
 
 ZERO_UUID = UUID(int=0)
 """Kafka's word for no id."""
@@ -69,3 +69,10 @@ class Rows:
 
     def __len__(self) -> int:
         return self.count
+
+
+def mapped(value: Any) -> Any:
+    """A decoded value with mappings in place of structs, as handlers answer."""
+    if isinstance(value, Struct):
+        return {name: mapped(each) for name, each in value}
+    return [mapped(each) for each in value] if isinstance(value, list) else value

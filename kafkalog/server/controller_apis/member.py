@@ -21,6 +21,7 @@ from kafkalog.server.controller_apis.settings_requests import SETTINGS_REQUESTS
 from kafkalog.server.controller_apis.topic_creation import TopicCreation
 from kafkalog.server.failures import answer_failure, handler_failed
 from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.values import mapped
 
 if TYPE_CHECKING:
     from kafkalog.metadata.image import MetadataImage
@@ -120,7 +121,7 @@ class ClusterMember:
     def _forward(self, request: Request) -> None:
         def forward(send: Send) -> None:
             try:
-                request.answer(send(request.api, request.body, request.version))
+                request.answer(mapped(send(request.api, request.body, request.version)))
             except (PeerGone, Timeout) as problem:  # its outcome is unknown
                 answer_failure(request, ErrorCode.REQUEST_TIMED_OUT, for_clients(problem))
             except Exception as problem:

@@ -1,5 +1,5 @@
-"""Nodes of ours and a broker of Apache Kafka 3.9 in one cluster, which reach each other by
-SASL_SSL: each kind is the controller and the leader."""
+"""Nodes of ours and a broker of Apache Kafka 3.9 in one cluster, connected by SASL_SSL: each kind
+is the controller and the leader."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import socket
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -214,7 +215,9 @@ def protected(place: Place) -> None:
 
 
 def credentials(place: Place) -> None:
-    data = json.dumps({"version": 1, "config": {"SCRAM-SHA-256": "salt=x"}}).encode()
+    key = b64encode(bytes(32)).decode()
+    credential = f"salt=eA==,stored_key={key},server_key={key},iterations=4096"
+    data = json.dumps({"version": 1, "config": {"SCRAM-SHA-256": credential}}).encode()
     place.put("/config/users/alice", data)
     with unchanged(place, errors.ArgumentError, "SCRAM credentials .alice.*open to all"):
         place.joined(NODE)

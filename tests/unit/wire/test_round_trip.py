@@ -16,7 +16,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.message import LARGE_BYTES, Message
 from kafkalog.wire.notation import Field
 from kafkalog.wire.runtime import uvarint, uvarint_bytes
-from kafkalog.wire.values import ZERO_UUID
+from kafkalog.wire.values import ZERO_UUID, mapped
 from tests.unit.wire.strategies import plain, random_fields, values
 from tests.unit.wire.test_declared import RECORDS
 
@@ -41,6 +41,7 @@ def comes_back(message: Message, version: int, fields: dict[str, Any]) -> None:
     assert end == len(encoded)
     assert plain(found, message.fields, version) == fields
     assert message.encode(version, found) == encoded
+    assert message.encode(version, mapped(found)) == encoded
     assert b"".join(message.encode_parts(version, found)) == encoded
     assert message.decode(version, memoryview(b"ab" + encoded), 2) == (found, end + 2)
 

@@ -10,6 +10,7 @@ import pytest
 from kafkalog.errors import UnsupportedVersion
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.server.controller_apis import single_node
+from kafkalog.server.controller_apis.protection import PROTECTION
 from kafkalog.server.handlers import ROUTES, acls, controller
 from kafkalog.testing.standin import StandIn
 
@@ -17,7 +18,7 @@ from kafkalog.testing.standin import StandIn
 def test_a_single_node_carries_out_all_that_clients_ask_of_the_controller() -> None:
     passing_on = (controller.to_controller, acls.alter_acls)
     routed = {key for key, route in ROUTES.items() if route.handler in passing_on}
-    assert set(single_node._HANDLERS) == routed
+    assert {*single_node._HANDLERS, *PROTECTION, *single_node.SETTINGS_REQUESTS} == routed
 
 
 def test_a_single_node_obeys_no_controller(tmp_path: Path) -> None:
