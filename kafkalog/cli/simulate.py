@@ -11,7 +11,10 @@ from kafkalog.cli.common import UsageError, count_argument, json_line, plural, w
 from kafkalog.cli.progress import Progress
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kafkalog.simulate.mutants import Mutant
+    from kafkalog.simulate.quorum.mutants import Mutant as Planted
     from kafkalog.simulate.run import Result
 
 EXAMPLES = """\
@@ -20,13 +23,17 @@ example:
   kafkalog simulate --seed 1000 --seeds 500 --events 3000
   kafkalog simulate --seed 17 --trace
   kafkalog simulate --mutant no-divergence --seeds 50
+  kafkalog simulate --quorum --seeds 500
 """
 WORDS = """\
 The controller, the rules of nodes and of replication, and the logs are those of a broker; clock,
 network, ZooKeeper and power cuts are simulated.  Nodes are killed, cut off, paused and shut down in
 order, then all is healed: every acknowledged record must be there, in order, once, in every
 replica.  If a seed fails, the command shows the fewest steps that still make it fail, and exits
-with status 1."""
+with status 1.
+
+With --quorum it is a KRaft quorum instead: Raft's decisions are real, its network, clocks and disks
+are simulated; at most one leader per epoch, and nothing committed is lost."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,22 +57,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--delete", action="store_true", help="also delete a topic and create it again"
     )
+    parser.add_argument(
+        "--quorum", action="store_true", help="simulate a KRaft quorum instead of a cluster"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object per seed")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run it; the exit status."""
-    from kafkalog.simulate.mutants import MUTANTS
-
+    mutants = _mutants(options.quorum)
     if options.mutant == "list":
-        for name, one in MUTANTS.items():
-            print(f"{name:<18}{one.what}")
+        for name, one in mutants.items():
+            print(f"{name:<24} {one.what}")
         return 0
-    if options.mutant is not None and options.mutant not in MUTANTS:
-        raise UsageError(f"--mutant: found {options.mutant!r}, wanted one of {', '.join(MUTANTS)}")
+    if options.mutant is not None and options.mutant not in mutants:
+        raise UsageError(f"--mutant: found {options.mutant!r}, wanted one of {', '.join(mutants)}")
     if not 2 <= options.nodes <= 7:
         raise UsageError(f"--nodes: found {options.nodes}, wanted 2 to 7")
-    mutant = MUTANTS.get(options.mutant) if options.mutant else None
+    mutant = mutants.get(options.mutant) if options.mutant else None
     first = secrets.randbelow(1 << 32) if options.seed is None else options.seed
     logger = logging.getLogger("kafkalog")
     level = logger.level
@@ -76,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
         logger.setLevel(level)
 
 
-def _search(options: argparse.Namespace, seeds: range, mutant: "Mutant | None") -> int:
+def _search(options: argparse.Namespace, seeds: range, mutant: "Mutant | Planted | None") -> int:
     events = acknowledged = 0
     failed = []
     progress = Progress(0)
@@ -106,10 +115,25 @@ def _search(options: argparse.Namespace, seeds: range, mutant: "Mutant | None") 
     return 1 if failed else 0
 
 
+def _mutants(quorum: bool) -> "Mapping[str, Mutant | Planted]":
+    if quorum:
+        from kafkalog.simulate.quorum.mutants import MUTANTS as PLANTED
+
+        return PLANTED
+    from kafkalog.simulate.mutants import MUTANTS
+
+    return MUTANTS
+
+
 def _one(
-    seed: int, options: argparse.Namespace, mutant: "Mutant | None", **how: object
+    seed: int, options: argparse.Namespace, mutant: "Mutant | Planted | None", **how: object
 ) -> "Result":
+    if options.quorum:
+        return _quorum(seed, options, mutant)
     from kafkalog.simulate import run as simulation
+    from kafkalog.simulate.mutants import Mutant
+
+    assert mutant is None or isinstance(mutant, Mutant)
 
     dice = random.Random(f"{seed}-setup")
     durable = None if mutant is None else mutant.durable
@@ -121,10 +145,20 @@ def _one(
     )  # fmt: skip
 
 
-def _show(found: "Result", options: argparse.Namespace, mutant: "Mutant | None") -> None:
+def _show(found: "Result", options: argparse.Namespace, mutant: "Mutant | Planted | None") -> None:
     from kafkalog.simulate.run import minimised
 
     least = minimised(found, lambda steps: _one(found.seed, options, mutant, steps=steps))
     sys.stdout.write(f"seed {found.seed}: {least.failure}\n")
     for step in least.steps:
         sys.stdout.write(f"  {step}\n")
+
+
+def _quorum(seed: int, options: argparse.Namespace, mutant: "Mutant | Planted | None") -> "Result":
+    from kafkalog.simulate.quorum import run as simulation
+    from kafkalog.simulate.quorum.mutants import Mutant as Planted
+    from kafkalog.simulate.quorum.mutants import planted
+
+    assert mutant is None or isinstance(mutant, Planted)
+    with planted(mutant):
+        return simulation.run(seed, options.events, mutant.given if mutant else None)

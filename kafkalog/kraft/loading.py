@@ -141,6 +141,7 @@ def _take_snapshot(loaded: Loaded, folder: str, name: SnapshotName) -> None:
 class _Quorum(NamedTuple):
     epoch: int
     voters: tuple[int, ...] | None
+    leader: int = -1
 
 
 def known_epoch(log: Log, image: MetadataImage, node_id: int) -> tuple[int, bool]:
@@ -155,6 +156,11 @@ def known_epoch(log: Log, image: MetadataImage, node_id: int) -> tuple[int, bool
             f"{log.path}: found voters {quorum.voters}, wanted only {node_id}: it belongs to a "
             "cluster of several nodes"
         )
+    if quorum.leader not in (-1, node_id):
+        raise ArgumentError(
+            f"{log.path}: found leader {quorum.leader}, wanted only {node_id}: it belongs to a "
+            "broker whose controllers are other nodes"
+        )
     epochs = [entry.epoch for entry in log.epochs]
     return max(quorum.epoch, image.epoch, *epochs), quorum.epoch > 0
 
@@ -168,7 +174,8 @@ def _quorum_epoch(data: bytes | None) -> _Quorum:
         found = json.loads(data or b"{}")
         voters = found.get("currentVoters")
         ids = None if voters is None else tuple(int(voter["voterId"]) for voter in voters)
-        return _Quorum(max(0, int(found.get("leaderEpoch", 0))), ids)
+        epoch, leader = int(found.get("leaderEpoch", 0)), int(found.get("leaderId", -1))
+        return _Quorum(max(0, epoch), ids, leader)
     except (ValueError, KeyError, TypeError, AttributeError):
         return _Quorum(0, None)  # Kafka, too, then takes the epoch from the log
 

@@ -17,19 +17,14 @@ from kafkalog.config.replica import RACK_AWARE
 from kafkalog.config.served import check_served
 from kafkalog.config.server import ServerConfig
 from kafkalog.coordinator.thread import Coordinator
-from kafkalog.directory.identity import check_unlocked, look, node_number
-from kafkalog.directory.manager import Manager
-from kafkalog.disk.layout import MetaProperties
+from kafkalog.directory.identity import check_unlocked
 from kafkalog.disk.secret import secret_of
-from kafkalog.errors import ArgumentError, Closed, ForkedHandle, InvalidSetting, KafkalogError
-from kafkalog.inspect.lost import lost_metadata
-from kafkalog.kraft.kraftlog import MetadataLog
+from kafkalog.errors import Closed, ForkedHandle, InvalidSetting, KafkalogError
 from kafkalog.log.hooks import hooks
 from kafkalog.log.owner import absolute
 from kafkalog.metadata.image import MetadataImage
-from kafkalog.metadata.source import Metadata
 from kafkalog.replication.options import fetcher_options
-from kafkalog.server.admission import Admission, authorizer_of, check_stored_settings
+from kafkalog.server.admission import Admission, authorizer_of
 from kafkalog.server.appends import Appends
 from kafkalog.server.authentication import Authentication, Mechanisms
 from kafkalog.server.controller_apis.forwarder import ControllerForwarder
@@ -54,6 +49,7 @@ from kafkalog.server.network.in_process import InProcessTransport
 from kafkalog.server.network.reactor import NO_CONTROL, Reactor
 from kafkalog.server.network.tls import TlsContext
 from kafkalog.server.node import Node
+from kafkalog.server.opening import Opened, candidate
 from kafkalog.server.partitions import Partitions
 from kafkalog.server.quotas import ClientQuotas
 from kafkalog.server.replica_manager import ReplicaManager
@@ -68,11 +64,8 @@ from kafkalog.server.transactions.markers import Markers
 from kafkalog.server.transactions.producer_ids import ProducerIds
 from kafkalog.server.transactions.write_guards import Guards
 
-if TYPE_CHECKING:  # a node that is alone needs nothing of a cluster's
-    from kafkalog.cluster.node.member import Member
-    from kafkalog.cluster.quorum.joining import Entry
-    from kafkalog.cluster.quorum.member import QuorumMember
-    from kafkalog.zookeeper.driver import Driver
+if TYPE_CHECKING:
+    from kafkalog.replication.membership import Controlling
 
 __all__ = ["Broker", "node_of"]
 
@@ -213,84 +206,17 @@ class Broker:
                 _listen(reactor, one, number)
 
     def _open(self) -> None:
-        """Open the directory, its logs and metadata; what may be refused is checked first, as long
-        as nothing is written."""
-        config = self._config
-        for named in config.cordoned_log_dirs:
-            if named != "*" and os.path.abspath(named) != os.path.abspath(self.path):
-                raise InvalidSetting(f"cordoned.log.dirs: found {named!r}, wanted * or {self.path}")
-        found = look(self.path)
-        number = self._number(found.meta)
-        if number != config.node_id:
-            self._given = {**self._given, "node.id": number}
-            self._config = config = ServerConfig.of(self._given)
-        clustered = config.clustered
-        entry: Entry | None = None
-        self._kraft: MetadataLog | None = None
-        self._zookeeper: Member | None = None
-        self._quorum: QuorumMember | None = None
-        self._controller: Driver | None = None
+        """Open the directory, its logs and metadata."""
+        self._controller: Controlling | None = None
         self._replicas: ReplicaManager | None = None
-        if config.joins_quorum:
-            from kafkalog.cluster.quorum.joining import enter as enter_quorum
-            from kafkalog.cluster.quorum.member import join_quorum
-
-            entry = enter_quorum(self.path, found, config, number)
-        elif clustered:
-            from kafkalog.cluster.node.joining import enter, join
-
-            self._zookeeper, taken = enter(self.path, found, config, number)
-            self._undo.append(self._zookeeper.close)
-            self._given = {**self._given, **taken}
-            self._config = config = ServerConfig.of(self._given)
-        self._manager = Manager(
-            self.path, config, clock=self._clock, node_id=None, gather=not clustered
-        )
-        self._undo.insert(0, self._manager.close)  # last: see DIRECTORY
-        changed = clustered and look(self.path) != found
-        if changed or self._number(self._manager.meta) != number:
-            raise ArgumentError(f"{self.path}: another process changed it before it was locked")
-        if not self._manager.state.clean and self._manager.partitions():
-            _logger.warning(
-                "%s: was not closed in order; each log is recovered when it is first used",
-                self.path,
-            )
-        if self._zookeeper is not None:
-            join(self._manager, self._zookeeper, found)
-        elif entry is not None:
-            self._quorum = self._or_abandon(partial(join_quorum, self._manager, config, entry))
-            self._undo.append(self._quorum.close)
-        else:
-            self._kraft = self._or_abandon(
-                partial(MetadataLog.open, self._manager, number=number, check=check_stored_settings)
-            )
-            self._undo.append(self._kraft.close)
-            for line in lost_metadata(self._manager):
-                _logger.warning("%s: cut from the metadata: %s", self.path, line)
-        source: Metadata | None = self._member or self._kraft
-        assert source is not None
-        self._metadata: Metadata = source
+        opened = Opened(self.path, self._config, self._given, self._clock, self._undo)
+        self._config, self._given = opened.config, dict(opened.given)
+        self._manager, self._metadata = opened.manager, opened.metadata
+        self._kraft, self._zookeeper, self._quorum = opened.kraft, opened.zookeeper, opened.quorum
+        self._member = opened.member
         self._secret = secret_of(self._manager.state.directory) if self._mechanisms else b""
-        if self._kraft is not None and config.delegation_token_secret_key:
-            expire_tokens(self._manager, self._kraft, config)
-
-    def _or_abandon(self, opened: Callable[[], Part]) -> Part:
-        try:
-            return opened()
-        except BaseException:
-            self._manager.abandon()  # an orderly end would write, too
-            raise
-
-    @property
-    def _member(self) -> "Member | QuorumMember | None":
-        """Its membership of a cluster; None: a single node."""
-        return self._zookeeper or self._quorum
-
-    def _number(self, meta: MetaProperties | None) -> int:
-        """The id of this node, whose directory has `meta`."""
-        config = self._config
-        given = config.node_id if config.explicit("node.id") else None
-        return node_number(self.path, meta, given, config.clustered)
+        if self._kraft is not None and self._config.delegation_token_secret_key:
+            expire_tokens(self._manager, self._kraft, self._config)
 
     # A part is built after those that it uses, and ends before them: `_undo` has the ends.
 
@@ -392,30 +318,13 @@ class Broker:
         if self._quorum is not None:
             return QuorumBroker(self._quorum, forwarder, self._admission)
         assert self._zookeeper is not None
-        self._controller = self._candidate(self._zookeeper)
+        self._controller = candidate(self._zookeeper, self._config)
+        self._undo.append(self._controller.stop)
         return ClusterMember(self._zookeeper, self._controller, forwarder)
 
     def _check_keys(self, image: MetadataImage) -> None:
         """Refuse settings with keys that cannot be used.  Raises: InvalidSetting, NotFound."""
         self._keys.check(in_effect(self._config, image))
-
-    def _candidate(self, member: "Member") -> "Driver":
-        from kafkalog.controller.events import Options
-        from kafkalog.zookeeper.driver import Driver
-
-        config = self._config
-        options = Options(
-            member.listener, config.auto_leader_rebalance_enable,
-            config.leader_imbalance_check_interval_seconds * 1000,
-            config.leader_imbalance_per_broker_percentage, config.delete_topic_enable, config,
-            control_listener=config.control_listener,
-        )  # fmt: skip
-        driver = Driver(
-            config.zookeeper_connect, member.node, options,
-            member.timeouts, config.topic.unclean_leader_election_enable,
-            member.connecting(to_controller=True), member.at_zookeeper,
-        )  # fmt: skip
-        return self._owned(driver, Driver.stop)
 
     def _start(self, node: Node, endpoints: Sequence[tuple[str, str, int, int]]) -> None:
         """Start all parts."""

@@ -22,6 +22,7 @@ PYTHON = [
     ["directory"],
     ["metadata"],
     ["controller"],
+    ["raft"],
     ["kraft", "inspect", "coordinator", "client"],
     ["replication", "mirror"],
     ["zookeeper", "quorum"],

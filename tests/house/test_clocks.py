@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from pathlib import Path
 
 import pytest
 
@@ -55,12 +56,25 @@ DECIDES = [
 """Modules of the client that decide; their simulations give them the time and the answers."""
 
 
-@pytest.mark.parametrize("name", DECIDES)
-def test_deciding_modules_use_no_clock_and_no_socket(name: str) -> None:
+def top_modules(path: Path) -> set[str]:
+    """The top names of all modules that a file imports, wherever the import is."""
     found: set[str] = set()
-    for node in ast.walk(parse(ROOT / "kafkalog" / "client" / f"{name}.py")):
+    for node in ast.walk(parse(path)):
         if isinstance(node, ast.ImportFrom):
             found.add((node.module or "").partition(".")[0])
         elif isinstance(node, ast.Import):
             found.update(one.name.partition(".")[0] for one in node.names)
+    return found
+
+
+@pytest.mark.parametrize("name", DECIDES)
+def test_deciding_modules_use_no_clock_and_no_socket(name: str) -> None:
+    found = top_modules(ROOT / "kafkalog" / "client" / f"{name}.py")
     assert found & {"time", "random", "threading", "socket", "select", "os"} == set()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "kafkalog" / "raft").glob("*.py")), ids=named)
+def test_raft_uses_no_clock_and_no_chance(path: Path) -> None:
+    """Its driver passes the time and random numbers."""
+    modules = {module for module in top_modules(path) if module != "__future__"}
+    assert modules <= {"collections", "json", "kafkalog", "math", "typing", "uuid"}

@@ -62,7 +62,7 @@ def test_a_part_imports_only_lower_parts() -> None:
 # Where a node's metadata come from.  All other code sees them through metadata/source.py and
 # replication/membership.py.
 SOURCES = ("kafkalog.kraft", "kafkalog.zookeeper", "kafkalog.cluster")
-CHOOSES = "kafkalog/server/broker.py"
+CHOOSES = "kafkalog/server/opening.py"
 # Commands that look at a source itself, and parts that replace one.
 BY_NAME = {"kraft", "zookeeper", "cluster", "cli", "testing", "simulate"}
 
@@ -77,7 +77,7 @@ def sources_of(path: Path) -> list[tuple[int, str]]:
 
 
 def test_one_file_chooses_where_metadata_come_from() -> None:
-    """The broker's file does; nothing else outside the stores and cluster/ knows its choice."""
+    """This file does; nothing else outside the stores and cluster/ knows its choice."""
     known = {
         tree.named(path): [f"line {line}: {module}" for line, module in found]
         for path in MODULES

@@ -61,7 +61,7 @@ NOT_PLAIN = ("docs/style.md",)  # shows what not to write
 
 REWRITTEN = (
     *("_native", "batch", "cli", "client", "cluster", "config", "controller", "coordinator"),
-    *("directory", "disk", "inspect", "kraft", "log", "metadata", "mirror", "replication"),
+    *("directory", "disk", "inspect", "kraft", "log", "metadata", "mirror", "raft", "replication"),
     *("server", "simulate", "testing", "wire", "zookeeper"),
 )
 """Folders of kafkalog whose prose was rewritten as a whole, as were its top-level modules."""

@@ -14,3 +14,14 @@ def test_the_command(kafkalog: Command) -> None:
     assert "grown-too-late" in kafkalog("simulate", "--mutant", "list").out
     assert kafkalog("simulate", "--mutant", "none").status == 2
     assert kafkalog("simulate", "--nodes", 1).status == 2
+
+
+def test_a_quorum(kafkalog: Command) -> None:
+    ran = kafkalog("simulate", "--quorum", "--seed", 1, "--seeds", 2, "--events", 500, "--json")
+    assert ran.status == 0 and ran.out.count('"failure":""') == 2
+    mistaken = kafkalog(
+        "simulate", "--quorum", "--seed", 0, "--seeds", 3, "--mutant", "half-elects"
+    )
+    assert mistaken.status == 1 and "seed" in mistaken.out
+    assert "votes-twice" in kafkalog("simulate", "--quorum", "--mutant", "list").out
+    assert kafkalog("simulate", "--quorum", "--mutant", "ack-at-append").status == 2

@@ -190,6 +190,14 @@ def test_only_an_orderly_end_is_reported_as_one(controller: Controller, tmp_path
     assert sent == [-1, epochs[0], -1]
 
 
+def test_its_directory_is_not_served_alone(controller: Controller, tmp_path: Path) -> None:
+    """It would write records of its own into the controllers' log."""
+    with started(controller, tmp_path / "d"):
+        pass
+    with pytest.raises(errors.ArgumentError, match="whose controllers are other nodes"):
+        Broker(tmp_path / "d")
+
+
 @pytest.mark.parametrize("lost_batches", [0, 1], ids=["all", "all but the last"])
 def test_the_leader_of_the_quorum_dies(tmp_path: Path, lost_batches: int) -> None:
     """The next one is found; what it never had was not committed, and is truncated."""

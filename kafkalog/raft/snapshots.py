@@ -1,0 +1,111 @@
+"""Snapshots: taken of committed records, and fetched when the leader's log has less than a
+follower lacks.
+
+Source: KIP-630.
+"""
+
+from __future__ import annotations
+
+from kafkalog.raft import following, leading, log, state
+from kafkalog.raft.messages import (
+    Answer,
+    Failed,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    FinishSnapshot,
+    HighWatermark,
+    SnapshotLoaded,
+    SnapshotTaken,
+    TrimLog,
+    WriteSnapshot,
+)
+from kafkalog.raft.roles import Follower, Leader
+from kafkalog.raft.state import Step
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = [
+    "on_fetch_snapshot",
+    "on_fetch_snapshot_response",
+    "on_snapshot_loaded",
+    "on_snapshot_taken",
+    "poll_snapshot",
+]
+
+
+def on_snapshot_taken(step: Step, event: SnapshotTaken) -> None:
+    """Let the log begin at the snapshot's end.  One that is not new changes nothing."""
+    now = step.state
+    found = event.snapshot
+    if found.offset > now.high_watermark:
+        step.emit(Failed(f"a snapshot of {found.offset} has records that are not committed"))
+    elif found.offset > now.log.start:
+        step.change(log=log.trimmed(now.log, found)._replace(snapshot=found))
+        step.emit(TrimLog(found.offset))
+
+
+def on_fetch_snapshot(step: Step, token: object, request: FetchSnapshotRequest) -> None:
+    """Let the driver send bytes of the latest snapshot."""
+    now = step.state
+    error = following.leader_error(step, request.current_leader_epoch)
+    if not error and request.snapshot != now.log.snapshot:
+        error = ErrorCode.SNAPSHOT_NOT_FOUND
+    if not error and request.position < 0:
+        error = ErrorCode.POSITION_OUT_OF_RANGE
+    answer = FetchSnapshotResponse(
+        error, now.epoch, now.leader_id, position=request.position, snapshot=request.snapshot
+    )
+    if error:
+        step.emit(Answer(token, answer))
+        return
+    assert isinstance(now.role, Leader)
+    leading.count_fetch(step, now.role, request.replica)
+    step.emit(Answer(token, answer, request.position, request.snapshot))
+
+
+def on_fetch_snapshot_response(
+    step: Step, node_id: int, answer: FetchSnapshotResponse, asked: FetchSnapshotRequest
+) -> None:
+    """Write the next bytes; after an error, fetch again to learn of a later snapshot."""
+    if state.heard(step, answer.leader_epoch, answer.leader_id):
+        return
+    role = step.state.role
+    if not following.answers(step, node_id, asked.current_leader_epoch):
+        return
+    assert isinstance(role, Follower)
+    if (asked.snapshot, asked.position) != (role.snapshot, role.position):
+        return
+    if answer.error_code:
+        step.change(role=role._replace(snapshot=None, position=0))
+        return
+    following.fetched(step)
+    role = step.state.role
+    assert isinstance(role, Follower)
+    position = role.position + len(answer.records)
+    step.emit(WriteSnapshot(asked.snapshot, role.position, answer.records))
+    step.change(role=role._replace(position=position))
+    if position >= answer.size:
+        step.emit(FinishSnapshot(asked.snapshot))
+        step.change(role=role._replace(position=position, loading=True))
+
+
+def on_snapshot_loaded(step: Step, event: SnapshotLoaded) -> None:
+    """The log is empty now, and begins at the snapshot's end."""
+    now = step.state
+    step.change(
+        log=log.at_snapshot(now.log, event.snapshot, event.version, event.voters), flushing=0
+    )
+    if event.snapshot.offset > now.high_watermark:
+        step.change(high_watermark=event.snapshot.offset)
+        step.emit(HighWatermark(event.snapshot.offset))
+    if isinstance(now.role, Follower):
+        step.change(role=now.role._replace(snapshot=None, position=0, loading=False))
+
+
+def poll_snapshot(step: Step, role: Follower) -> None:
+    """Ask for the next bytes of a snapshot."""
+    now = step.state
+    if role.snapshot is not None and not role.loading and step.can_send(role.leader_id):
+        step.send(
+            role.leader_id,
+            FetchSnapshotRequest(now.me, now.epoch, role.snapshot, role.position),
+        )

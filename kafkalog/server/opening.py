@@ -1,0 +1,152 @@
+"""Opens a broker's directory, and joins the cluster that its settings name."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafkalog.config.server import ServerConfig
+from kafkalog.directory.identity import look, node_number
+from kafkalog.directory.manager import Manager
+from kafkalog.errors import ArgumentError, InvalidSetting
+from kafkalog.inspect.lost import lost_metadata
+from kafkalog.kraft.kraftlog import MetadataLog
+from kafkalog.server.admission import check_stored_settings
+
+if TYPE_CHECKING:  # a node that is alone needs nothing of a cluster's
+    from kafkalog.clock import Clock
+    from kafkalog.cluster.node.member import Member
+    from kafkalog.cluster.quorum.joining import Entry
+    from kafkalog.cluster.quorum.member import QuorumMember
+    from kafkalog.disk.layout import MetaProperties
+    from kafkalog.metadata.source import Metadata
+    from kafkalog.zookeeper.driver import Driver
+
+__all__ = ["Opened", "candidate"]
+
+_logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Opened:
+    """An open directory, and the source of its metadata: one of `kraft`, `zookeeper`, `quorum`."""
+
+    kraft: MetadataLog | None = None
+    """The metadata of a single node."""
+    zookeeper: Member | None = None
+    """The membership of a cluster on ZooKeeper."""
+    quorum: QuorumMember | None = None
+    """The membership of a cluster under KRaft controllers."""
+
+    def __init__(
+        self, path: str, config: ServerConfig, given: Mapping[str, object], clock: Clock,
+        undo: list[Any],
+    ) -> None:  # fmt: skip
+        """Whatever may be refused is checked first, as long as nothing is written.
+
+        `given`: the settings as texts; `undo`: gets the ends of the parts, the directory's first.
+        Raises: as Broker.
+        """
+        self.config, self.given = config, given
+        self._path, self._undo = path, undo
+        for named in config.cordoned_log_dirs:
+            if named != "*" and os.path.abspath(named) != os.path.abspath(path):
+                raise InvalidSetting(f"cordoned.log.dirs: found {named!r}, wanted * or {path}")
+        found = look(path)
+        number = self._number(found.meta)
+        if number != config.node_id:
+            self._take({"node.id": number})
+        entry: Entry | None = None
+        if config.joins_quorum:
+            from kafkalog.cluster.quorum.joining import enter as enter_quorum
+
+            entry = enter_quorum(path, found, self.config, number)
+        elif config.clustered:
+            from kafkalog.cluster.node.joining import enter
+
+            self.zookeeper, taken = enter(path, found, self.config, number)
+            undo.append(self.zookeeper.close)
+            self._take(taken)
+        self.manager = Manager(
+            path, self.config, clock=clock, node_id=None, gather=not config.clustered
+        )
+        undo.insert(0, self.manager.close)  # last
+        changed = config.clustered and look(path) != found
+        if changed or self._number(self.manager.meta) != number:
+            raise ArgumentError(f"{path}: another process changed it before it was locked")
+        if not self.manager.state.clean and self.manager.partitions():
+            _logger.warning(
+                "%s: was not closed in order; each log is recovered when it is first used", path
+            )
+        if self.zookeeper is not None:
+            from kafkalog.cluster.node.joining import join
+
+            join(self.manager, self.zookeeper, found)
+        elif entry is not None:
+            self._join_quorum(entry)
+        else:
+            self._open_kraft(number)
+
+    @property
+    def member(self) -> Member | QuorumMember | None:
+        """The membership of a cluster; None: a single node."""
+        return self.zookeeper or self.quorum
+
+    @property
+    def metadata(self) -> Metadata:
+        """The source of the metadata."""
+        source: Metadata | None = self.member or self.kraft
+        assert source is not None
+        return source
+
+    def _take(self, settings: Mapping[str, object]) -> None:
+        self.given = {**self.given, **settings}
+        self.config = ServerConfig.of(self.given)
+
+    def _number(self, meta: MetaProperties | None) -> int:
+        """The id of this node, whose directory has `meta`."""
+        config = self.config
+        given = config.node_id if config.explicit("node.id") else None
+        return node_number(self._path, meta, given, config.clustered)
+
+    def _join_quorum(self, entry: Entry) -> None:
+        from kafkalog.cluster.quorum.member import join_quorum
+
+        self.quorum = self._or_abandon(partial(join_quorum, self.manager, self.config, entry))
+        self._undo.append(self.quorum.close)
+
+    def _open_kraft(self, number: int) -> None:
+        self.kraft = self._or_abandon(
+            partial(MetadataLog.open, self.manager, number=number, check=check_stored_settings)
+        )
+        self._undo.append(self.kraft.close)
+        for line in lost_metadata(self.manager):
+            _logger.warning("%s: cut from the metadata: %s", self._path, line)
+
+    def _or_abandon(self, opened: Callable[[], T]) -> T:
+        try:
+            return opened()
+        except BaseException:
+            self.manager.abandon()  # an orderly end would write, too
+            raise
+
+
+def candidate(member: Member, config: ServerConfig) -> Driver:
+    """A node on ZooKeeper as a candidate for controller, not started yet."""
+    from kafkalog.controller.events import Options
+    from kafkalog.zookeeper.driver import Driver
+
+    options = Options(
+        member.listener, config.auto_leader_rebalance_enable,
+        config.leader_imbalance_check_interval_seconds * 1000,
+        config.leader_imbalance_per_broker_percentage, config.delete_topic_enable, config,
+        control_listener=config.control_listener,
+    )  # fmt: skip
+    return Driver(
+        config.zookeeper_connect, member.node, options, member.timeouts,
+        config.topic.unclean_leader_election_enable, member.connecting(to_controller=True),
+        member.at_zookeeper,
+    )  # fmt: skip

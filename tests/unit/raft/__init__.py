@@ -1,0 +1,1 @@
+"""The Raft core: one replica at a time, event by event."""

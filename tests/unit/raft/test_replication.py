@@ -1,0 +1,277 @@
+"""Fetches, the high watermark, divergence and snapshots."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalog.raft import following, log
+from kafkalog.raft.log import Batch, Diverging, OffsetAndEpoch, SnapshotNeeded, Valid
+from kafkalog.raft.messages import (
+    Answer,
+    Append,
+    AppendBatch,
+    Appended,
+    Failed,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    FinishSnapshot,
+    Flush,
+    Flushed,
+    HighWatermark,
+    QuorumState,
+    Request,
+    Response,
+    SnapshotLoaded,
+    SnapshotTaken,
+    TrimLog,
+    Truncate,
+    WriteSnapshot,
+)
+from kafkalog.raft.state import Step
+from kafkalog.wire.error_codes import ErrorCode
+from tests.unit.raft.replica import Replica, key, log_of, voters
+
+
+def leader(*epochs: int, among: tuple[int, ...] = (1, 2, 3)) -> Replica:
+    """Node 1, elected, with records of these epochs below its own."""
+    one = Replica(1, log_of(*epochs, among=voters(*among)))
+    one.elect()
+    return one
+
+
+def follower(*epochs: int, high_watermark: int = 0) -> Replica:
+    """Node 2, which follows node 1 in the last of these epochs."""
+    one = Replica(2, log_of(*epochs), QuorumState(epochs[-1], 1))
+    one.state = one.state._replace(high_watermark=high_watermark)
+    one.wait(0)
+    return one
+
+
+# ---- the high watermark ------------------------------------------------------------------------
+
+
+def test_a_majority_commits() -> None:
+    one = leader(1, 1)
+    assert one.state.high_watermark == 0
+    one.fetch(2, 5, 2)
+    assert one.of(HighWatermark) == [HighWatermark(5)]
+
+
+def test_records_of_earlier_epochs_are_not_committed_by_counting() -> None:
+    """Raft, figure 8: a majority may have them, and the next leader may not."""
+    one = leader(1, 1)
+    one.fetch(2, 2, 1)
+    one.fetch(3, 2, 1)
+    assert one.state.high_watermark == 0
+    one.fetch(3, 5, 2)
+    assert one.state.high_watermark == 5
+
+
+def test_a_leader_counts_itself_once_it_has_flushed() -> None:
+    one = leader(1)
+    one.fetch(2, 4, 2)
+    one.take(Append("a", 1, "a", 2))
+    assert one.of(Appended) == [Appended("a", 4, 2)]
+    one.fetch(2, 5, 2)
+    assert one.state.high_watermark == 4
+    one.flush()
+    assert one.state.high_watermark == 5
+
+
+def test_observers_do_not_count() -> None:
+    one = leader(1)
+    one.fetch(7, 4, 2)
+    assert one.state.high_watermark == 0
+
+
+def test_an_append_of_an_earlier_leadership_is_refused() -> None:
+    one = leader(1)
+    one.take(Append("a", 1, "a", 1))
+    assert one.of(Appended) == [Appended("a", None, 1)]
+    assert one.of(AppendBatch) == []
+
+
+# ---- fetches -----------------------------------------------------------------------------------
+
+
+def test_a_fetch_waits_for_records() -> None:
+    one = leader(1)
+    one.fetch(2, 4, 2)  # the high watermark moves, so it is answered
+    assert one.of(Answer)
+    assert one.fetch(2, 4, 2) is None
+    one.take(Append("a", 1, "a", 2))
+    (answer,) = one.of(Answer)
+    assert answer.read_from == 4 and answer.message.high_watermark == 4
+
+
+def test_a_fetch_waits_no_longer_than_it_may() -> None:
+    one = leader(1)
+    one.fetch(2, 4, 2)
+    assert one.fetch(2, 4, 2) is None
+    one.wait(500)
+    assert [answer.message.records for answer in one.of(Answer)] == [()]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "error"),
+    [(1, ErrorCode.FENCED_LEADER_EPOCH), (3, ErrorCode.UNKNOWN_LEADER_EPOCH)],
+)
+def test_a_fetch_of_another_epoch_is_refused(epoch: int, error: ErrorCode) -> None:
+    one = leader(1)
+    found = one.asks(FetchRequest(key(2), epoch, 4, 2))
+    assert found == FetchResponse(error, 2, 1)
+
+
+def test_a_follower_names_the_leader() -> None:
+    one = follower(1)
+    found = one.asks(FetchRequest(key(3), 1, 1, 1))
+    assert found == FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, 1, 1)
+
+
+def test_a_follower_fetches_on_once_it_has_flushed() -> None:
+    one = follower(1)
+    one.fetched(records=[Batch(1, 1, 1, (), "a")], high_watermark=1)
+    assert one.of(AppendBatch) and one.of(Flush) and not one.sent(FetchRequest)
+    one.flush()
+    (send,) = one.sent(FetchRequest)
+    assert send.message == FetchRequest(key(2), 1, 2, 1)
+
+
+def test_records_found_at_the_start_are_flushed_first() -> None:
+    one = Replica(2, log_of(1, 1), QuorumState(1, 1))
+    one.state = one.state._replace(log=one.state.log._replace(flushed=0))
+    one.wait(0)
+    assert one.of(Flush) and not one.sent(FetchRequest)
+
+
+def test_a_follower_shows_no_more_than_it_has() -> None:
+    one = follower(1)
+    one.fetched(records=[Batch(1, 1, 1, (), "a")], high_watermark=9)
+    assert one.of(HighWatermark) == [HighWatermark(2)]
+
+
+def test_a_response_to_an_earlier_fetch_does_not_count() -> None:
+    one = follower(1)
+    ((number, _, asked),) = one.state.waits.values()
+    one.wait(1_999)
+    one.wait(1)  # it is given up, and sent again
+    before = one.state
+    late = FetchResponse(ErrorCode.NONE, 1, 1, 1, records=[Batch(1, 1, 1, (), "late")])
+    one.take(Response(number, late))
+    assert one.of(AppendBatch) == [] and one.state.log == before.log
+    assert asked.fetch_offset == 1
+
+
+# ---- divergence --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("end", "found"),
+    [
+        ((0, 0), Valid()),
+        ((3, 2), Valid()),
+        ((2, 1), Valid()),
+        ((3, 1), Diverging(OffsetAndEpoch(2, 1))),
+        ((6, 3), Diverging(OffsetAndEpoch(4, 2))),
+        ((5, 4), Valid()),
+        ((6, 4), Diverging(OffsetAndEpoch(5, 4))),
+        ((6, 9), Diverging(OffsetAndEpoch(5, 4))),
+    ],
+)
+def test_where_logs_diverge(end: tuple[int, int], found: object) -> None:
+    """The leader's log has the epochs 1, 1, 2, 2, 4."""
+    assert log.validated(log_of(1, 1, 2, 2, 4), *end) == found
+
+
+def test_below_the_log_start_a_snapshot_is_needed() -> None:
+    base = OffsetAndEpoch(3, 2)
+    view = log.trimmed(log_of(1, 1, 2, 2, 4), base)._replace(snapshot=base)
+    assert log.validated(view, 0, 0) == SnapshotNeeded(base)
+    assert log.validated(view, 2, 1) == SnapshotNeeded(base)
+    assert log.validated(view, 3, 1) == SnapshotNeeded(base)
+    assert log.validated(view, 3, 2) == Valid()
+    assert log.validated(view, 4, 2) == Valid()
+    assert log.validated(view, 5, 4) == Valid()
+
+
+def test_a_follower_truncates_where_the_logs_part() -> None:
+    one = follower(1, 1, 2, 2)
+    one.fetched(diverging=OffsetAndEpoch(9, 1))
+    assert one.of(Truncate) == [Truncate(2)]
+    assert (one.state.log.end, log.last_epoch(one.state.log)) == (2, 1)
+
+
+def test_a_flush_from_before_a_truncation_counts_no_more() -> None:
+    one = follower(1, 1)
+    one.fetched(records=[Batch(2, 2, 1, (), "a")])
+    (flush,) = one.of(Flush)
+    one.state = one.state._replace(log=one.state.log._replace(flushed=2))
+    step = Step(one.state, one.now_ms, one.draw)
+    following._truncate(step, 2)
+    one.state = step.state
+    one.take(Flushed(flush.number))
+    assert one.state.log.flushed == 2
+
+
+def test_committed_records_are_never_truncated() -> None:
+    one = follower(1, 1, high_watermark=2)
+    one.fetched(diverging=OffsetAndEpoch(1, 1))
+    assert one.of(Truncate) == [] and len(one.of(Failed)) == 1
+
+
+def test_the_high_watermark_waits_until_the_logs_agree() -> None:
+    """KAFKA-14704."""
+    one = follower(1, 1, 2, 2)
+    one.fetched(diverging=OffsetAndEpoch(2, 1), high_watermark=4)
+    assert one.of(HighWatermark) == []
+
+
+# ---- snapshots ---------------------------------------------------------------------------------
+
+
+def test_a_log_begins_where_a_snapshot_ends() -> None:
+    one = leader(1, 1)
+    one.fetch(2, 5, 2)
+    one.take(SnapshotTaken(OffsetAndEpoch(2, 1)))
+    assert one.of(TrimLog) == [TrimLog(2)] and one.state.log.start == 2
+    assert one.fetch(3, 1, 1).snapshot == OffsetAndEpoch(2, 1)
+    asked = FetchSnapshotRequest(key(3), 2, OffsetAndEpoch(2, 1), 7)
+    one.take(Request("bytes", asked))
+    (answer,) = one.of(Answer)
+    assert (answer.read_from, answer.snapshot) == (7, OffsetAndEpoch(2, 1))
+    old = asked._replace(snapshot=OffsetAndEpoch(1, 1))
+    assert one.asks(old).error_code == ErrorCode.SNAPSHOT_NOT_FOUND
+
+
+def test_a_snapshot_has_committed_records_only() -> None:
+    one = leader(1, 1)
+    one.take(SnapshotTaken(OffsetAndEpoch(2, 1)))
+    assert len(one.of(Failed)) == 1 and one.of(TrimLog) == []
+
+
+def test_a_follower_fetches_a_snapshot_piece_by_piece() -> None:
+    one = follower(1)
+    end = OffsetAndEpoch(8, 1)
+    one.fetched(snapshot=end)
+    for position in (0, 3):
+        (send,) = one.sent(FetchSnapshotRequest)
+        assert send.message == FetchSnapshotRequest(key(2), 1, end, position)
+        one.answers(send, FetchSnapshotResponse(ErrorCode.NONE, 1, 1, 6, position, b"abc"))
+        assert one.of(WriteSnapshot) == [WriteSnapshot(end, position, b"abc")]
+    assert one.of(FinishSnapshot) == [FinishSnapshot(end)] and not one.sent(FetchRequest)
+    one.take(SnapshotLoaded(end, 1, voters(2, 3)))
+    assert one.of(HighWatermark) == [HighWatermark(8)]
+    assert one.state.voters == voters(2, 3)
+    (send,) = one.sent(FetchRequest)
+    assert send.message == FetchRequest(key(2), 1, 8, 1)
+
+
+def test_after_an_error_a_later_snapshot_is_asked_for() -> None:
+    one = follower(1)
+    one.fetched(snapshot=OffsetAndEpoch(8, 1))
+    (send,) = one.sent(FetchSnapshotRequest)
+    one.answers(send, FetchSnapshotResponse(ErrorCode.SNAPSHOT_NOT_FOUND, 1, 1))
+    one.wait(100)
+    assert one.sent(FetchRequest)
