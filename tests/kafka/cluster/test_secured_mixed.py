@@ -28,13 +28,18 @@ PATIENT = {
     "zookeeper.session.timeout.ms": 20_000, "zookeeper.connection.timeout.ms": 60_000,
     "replica.lag.time.max.ms": 5_000, "offsets.topic.replication.factor": 3,
 }  # fmt: skip
+AUTHORIZER = {
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "super.users": f"User:{LOGIN};User:{ALICE}",
+}
 
 
 class Mixed:
     """A broker of Kafka, which starts first and so is the controller, and two nodes of ours."""
 
-    def __init__(self, home: Path, zookeeper: ZooKeeper) -> None:
-        self.hosts = f"{zookeeper.hosts}/secured"
+    def __init__(self, home: Path, zookeeper: ZooKeeper, more: dict[str, object]) -> None:
+        """`more`: settings of all nodes."""
+        self.hosts = f"{zookeeper.hosts}/secured{len(more)}"
         self.ours = SecuredNodes(home, self.hosts, "SASL_SSL")
         inside = apache.free_port()
         users = {f"user_{LOGIN}": SECRET, f"user_{ALICE}": PASSWORD}
@@ -49,7 +54,7 @@ class Mixed:
             "ssl.truststore.type": "PEM", "ssl.truststore.location": self.ours.papers.authority,
             "sasl.enabled.mechanisms": "PLAIN", "sasl.mechanism.inter.broker.protocol": "PLAIN",
             f"listener.name.{LISTENER.lower()}.plain.sasl.jaas.config": login,
-            "controlled.shutdown.enable": "true",
+            "controlled.shutdown.enable": "true", **more,
         }  # fmt: skip
         text = "".join(f"{name}={value}\n" for name, value in lines.items())
         self.folder = home / "kafka"
@@ -103,11 +108,11 @@ class Mixed:
         return [batches_in(each / f"{topic}-0") for each in folders]
 
 
-@pytest.fixture
-def mixed(tmp_path: Path, zookeeper: ZooKeeper) -> Iterator[Mixed]:
-    made = Mixed(tmp_path, zookeeper)
+@pytest.fixture(params=[{}, AUTHORIZER], ids=["open", "authorized"])
+def mixed(tmp_path: Path, zookeeper: ZooKeeper, request: pytest.FixtureRequest) -> Iterator[Mixed]:
+    made = Mixed(tmp_path, zookeeper, request.param)
     with made.kafka, made.ours:
-        made.ours.begin(*OURS, settings=dict(PATIENT))
+        made.ours.begin(*OURS, settings={**PATIENT, **request.param})
         wait_for(lambda: all(
             {*node_of(one).image.brokers} == {KAFKA, *OURS} for one in made.ours.nodes.values()
         ), "all know all")  # fmt: skip
