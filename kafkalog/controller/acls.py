@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from kafkalog.controller.ordered import ordered
 from kafkalog.disk.layout import random_topic_id
 from kafkalog.errors import InvalidRequest, UnsupportedVersion
 from kafkalog.metadata.changes import acl_fields
@@ -90,7 +91,7 @@ def describe_acls(image: MetadataImage, one: AclFilter) -> list[Result]:
     """
     check_filter(one)
     found: dict[tuple[int, str, int], list[Acl]] = {}
-    for acl in sorted(filter(one.matches, image.acls.values())):
+    for acl in ordered(filter(one.matches, image.acls.values())):
         found.setdefault((acl.kind, acl.name, acl.pattern), []).append(acl)
     return [{**_named(acls[0]), "acls": _entries(acls)} for acls in found.values()]
 

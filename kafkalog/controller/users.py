@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from kafkalog.controller.ordered import ordered
 from kafkalog.controller.topic_rules import duplicates, error_fields
 from kafkalog.metadata.configs import Refused
 from kafkalog.metadata.image import METADATA_VERSION, MetadataImage
@@ -129,7 +130,7 @@ def describe_user_scram_credentials(
 ) -> list[Result]:
     """The mechanisms and iterations of these users; None or empty: of all users."""
     found: dict[str, list[Result]] = {}
-    for (user, mechanism), credential in sorted(image.scram.items()):
+    for (user, mechanism), credential in ordered(image.scram.items()):
         info = {"mechanism": mechanism, "iterations": credential.iterations}
         found.setdefault(user, []).append(info)
     twice = duplicates(users or ())
