@@ -51,10 +51,11 @@ class Both:
 
     def __init__(self, kafka: Broker, login: int, ours: kafkalog.Broker, session: Session) -> None:
         self.kafka, self.ours, self.session = kafka, ours, session
-        self.login = f"127.0.0.1:{login}"
-        """Kafka's listener with SCRAM."""
+        (ours_login,) = (one for one in node_of(ours).advertised if one.name == "CLIENTS")
+        self.logins = {KAFKA: f"127.0.0.1:{login}", OURS: f"127.0.0.1:{ours_login.port}"}
+        """The listeners with SCRAM."""
         self.raws = {KAFKA: Raw(kafka.bootstrap_servers, "c"),
-                     OURS: Raw(ours.bootstrap_servers, "c")}  # fmt: skip
+                     OURS: Raw(ours.bootstrap_servers.partition(",")[0], "c")}  # fmt: skip
 
     def topic(self, name: str) -> None:
         """A topic with one partition on each: 0 on Kafka's, 1 on ours."""
@@ -62,8 +63,12 @@ class Both:
         row = {"name": name, "num_partitions": -1, "replication_factor": -1, "assignments": rows}
         done = self.raws[KAFKA].call(apis.CREATE_TOPICS, 5, topics=[row], timeout_ms=30_000)
         assert not done.topics[0].error_code, done
-        part = node_of(self.ours).image.partition
-        wait_for(lambda: (found := part(name, 1)) and found.leader == OURS, "ours leads")
+
+        def led() -> bool:
+            found = node_of(self.ours).image.partition(name, 1)
+            return found is not None and found.leader == OURS
+
+        wait_for(led, "ours leads")
 
     def produced(self, node: int, topic: str) -> Any:
         """The whole answer of the leader."""
@@ -96,6 +101,12 @@ def both(memory: Path, zookeeper: ZooKeeper) -> Iterator[Both]:
         settings = KAFKAS.format(port=port, more=login)
         config = {**SETTINGS, "zookeeper.connect": hosts, "authorizer.class.name": ACL_AUTHORIZER}
         del config["broker.rack"], config["replica.selector.class"]
+        config |= {
+            "listeners": "PLAINTEXT://127.0.0.1:0,CLIENTS://127.0.0.1:0",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
+        }
         with (
             Broker(home / "kafka", hosts, KAFKA, settings, port=port) as kafka,
             kafkalog.Broker(home / "ours", config=config) as ours,
@@ -176,39 +187,31 @@ def described_on(raw: Raw) -> dict[Any, Any]:
     }
 
 
-def test_a_user_that_ours_was_given_logs_in_at_kafka(both: Both) -> None:
-    jaas = f'{MODULE} required username="al/ice" password="s3cret";'
-    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256",
+@pytest.mark.parametrize("asked", [KAFKA, OURS])
+def test_users(both: Both, asked: int) -> None:
+    """Those that either was given log in at both, until they are deleted."""
+    name, mechanism = f"al/ice{asked}", "SCRAM-SHA-256"
+    jaas = f'{MODULE} required username="{name}" password="s3cret";'
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism,
              "sasl.jaas.config": jaas}  # fmt: skip
-    new = kafkalog.UserScramCredentialUpsertion("al/ice", "SCRAM-SHA-256", "s3cret", 4096)
-    with kafkalog.Admin(both.ours.bootstrap_servers) as admin:
-        assert admin.alter_user_scram_credentials([new]).check() is not None
 
-    def logs_in() -> bool:
+    def logs_in(node: int) -> bool:
         try:
-            with kafkalog.Admin(both.login, config=login) as one:
+            with kafkalog.Admin(both.logins[node], config=login) as one:
                 one.describe_cluster()
             return True
         except kafkalog.errors.SaslAuthenticationFailed:
             return False
 
-    wait_for(logs_in, "it logs in", pause_s=0.1)
-
-
-def test_a_user_that_kafka_was_given_is_known_here(both: Both) -> None:
-    row = {"name": "bob", "mechanism": 2, "iterations": 4096, "salt": b"salt",
-           "salted_password": bytes(64)}  # fmt: skip
-    done = both.raws[KAFKA].call(
-        apis.ALTER_USER_SCRAM_CREDENTIALS, 0, deletions=[], upsertions=[row]
-    )
-    assert done.results[0].error_code == 0
-    wait_for(lambda: ("bob", 2) in node_of(both.ours).image.scram, "it is known")
-    found = both.raws[OURS].call(apis.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, users=[{"name": "bob"}])
-    (info,) = found.results[0].credential_infos
-    assert (info.mechanism, info.iterations) == (2, 4096)
-    gone = [{"name": "bob", "mechanism": 2}]
-    done = both.raws[KAFKA].call(
-        apis.ALTER_USER_SCRAM_CREDENTIALS, 0, deletions=gone, upsertions=[]
-    )
-    assert done.results[0].error_code == 0
-    wait_for(lambda: ("bob", 2) not in node_of(both.ours).image.scram, "it is gone")
+    new = kafkalog.UserScramCredentialUpsertion(name, mechanism, "s3cret", 4096)
+    with kafkalog.Admin(both.raws[asked].address) as admin:
+        admin.alter_user_scram_credentials([new]).check()
+        for node in both.raws:
+            wait_for(lambda node=node: logs_in(node), f"it logs in at {node}", pause_s=0.1)
+        for raw in both.raws.values():
+            found = raw.call(apis.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, users=[{"name": name}])
+            (info,) = found.results[0].credential_infos
+            assert (info.mechanism, info.iterations) == (1, 4096)
+        admin.alter_user_scram_credentials([(name, mechanism)]).check()
+        for node in both.raws:
+            wait_for(lambda node=node: not logs_in(node), f"refused at {node}", pause_s=0.1)
