@@ -148,11 +148,14 @@ class OAuthExchange:
         pairs = (pair.partition("=") for pair in (match["pairs"] if match else "").split("\x01"))
         bearer = _BEARER.fullmatch({name: value for name, _, value in pairs}.get("auth", ""))
         if match is None or bearer is None:
-            raise TokenRefused("the message is not that of OAUTHBEARER")
+            raise _refused("the message is not that of OAUTHBEARER")
         found = self._validate(bearer["token"])
         wanted = (match["authorization"] or "").replace("=2C", ",").replace("=3D", "=")
         if wanted not in ("", found.user):
-            raise TokenRefused("the authorization id is not the token's principal")
+            raise SaslAuthenticationFailed(
+                "Authentication failed: Client requested an authorization id that is different "
+                "from the token's principal name"
+            )
         return found
 
     def __repr__(self) -> str:

@@ -12,6 +12,8 @@ from kafkalog.errors import SaslAuthenticationFailed
 __all__ = ["PlainExchange", "PlainUsers"]
 
 PREFIX = "user_"
+PARTS = 3
+"""The parts of a message."""
 
 
 class PlainUsers:
@@ -53,15 +55,16 @@ class PlainExchange:
 
         Raises: SaslAuthenticationFailed.
         """
-        try:
-            authorization, self.user, password = message.decode().split("\0")
-        except ValueError:  # includes text that is not UTF-8
-            authorization = self.user = password = ""
-        if not self.user or not password:
+        parts = message.decode(errors="replace").split("\0")
+        if len(parts) != PARTS:
             raise SaslAuthenticationFailed(
-                "Authentication failed during authentication due to invalid credentials with SASL "
-                "mechanism PLAIN"
+                f"Invalid SASL/PLAIN response: expected {PARTS} tokens, got "
+                f"{min(len(parts), PARTS + 1)}"
             )
+        authorization, self.user, password = parts
+        for what, found in (("username", self.user), ("password", password)):
+            if not found:
+                raise SaslAuthenticationFailed(f"Authentication failed: {what} not specified")
         if not self._users.has(self.user, password):
             raise SaslAuthenticationFailed("Authentication failed: Invalid username or password")
         if authorization not in ("", self.user):

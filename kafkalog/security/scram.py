@@ -215,7 +215,7 @@ class ServerExchange:
     def step(self, message: bytes) -> bytes:
         """Take the client's next message; returns the answer.
 
-        Raises: SaslAuthenticationFailed, in the same words whatever was wrong.
+        Raises: SaslAuthenticationFailed, in the same words whatever was wrong with the password.
         """
         take, self._next = self._next, None
         try:
@@ -232,7 +232,10 @@ class ServerExchange:
         extensions = dict(_EXTENSION.findall(found["extensions"]))
         by_token = extensions.get(TOKEN_AUTH, "").lower() == "true"
         if authorization is not None and _name(authorization) != self.user:
-            raise _Wrong
+            raise SaslAuthenticationFailed(
+                "Authentication failed: Client requested an authorization id that is different "
+                "from username"
+            )
         known = self._token() if by_token else self._lookup(self.user)
         decoy = self._decoys.credential(self._mechanism, self.user, self._models)
         self._credential = decoy if known is None else known

@@ -70,7 +70,8 @@ class _Session:
 
     mechanism: str
     principal: Principal
-    begun_ms: int
+    again_ms: int | None
+    """When it authenticated again; None: once only."""
 
 
 class _Refused(Exception):
@@ -192,7 +193,7 @@ class Authentication:
         if request.version == RAW:
             request.answer_bytes(token, TOKEN)
         else:
-            request.answer({"error_code": ErrorCode.NONE, "error_message": None,
+            request.answer({"error_code": ErrorCode.NONE, "error_message": "",
                             "auth_bytes": token, "session_lifetime_ms": lifetime_ms})  # fmt: skip
 
     def _finish(self, request: Request, attempt: _Attempt) -> int:
@@ -222,7 +223,8 @@ class Authentication:
         with self._lock:
             self._attempts.pop(request.connection, None)
             if lifetime_ms:
-                session = _Session(attempt.mechanism, principal, self._now_ms())
+                again_ms = None if attempt.session is None else self._now_ms()
+                session = _Session(attempt.mechanism, principal, again_ms)
                 self._sessions[request.connection] = session
                 while len(self._sessions) > SESSIONS_MAX:
                     self._sessions.popitem(last=False)
@@ -232,7 +234,10 @@ class Authentication:
         """Begin a re-authentication, with a SaslHandshake; False: the connection may not."""
         with self._lock:
             session = self._sessions.get(request.connection)
-            if session is None or self._now_ms() - session.begun_ms < REAUTHENTICATE_MS_MIN:
+            if session is None:
+                return False
+            at_ms = session.again_ms
+            if at_ms is not None and self._now_ms() - at_ms < REAUTHENTICATE_MS_MIN:
                 return False
             del self._sessions[request.connection]
             self._keep(request.connection, _Attempt(session=session))

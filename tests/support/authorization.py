@@ -41,8 +41,8 @@ OTHERS = "all others"
 # ---- what an answer reveals ----------------------------------------------------------------
 
 _NAMES = frozenset((
-    "feature", "group_id", "key", "name", "resource_name", "resource_type", "topic", "topic_name",
-    "transactional_id", "user",
+    "feature", "group_id", "key", "name", "principal_name", "resource_name", "resource_type",
+    "topic", "topic_name", "transactional_id", "user",
 ))  # fmt: skip
 _COUNTED = ("api_keys", "brokers", "configs", "current_voters", "finalized_features", "members",
             "node_endpoints", "supported_features")  # fmt: skip
@@ -103,6 +103,7 @@ def settings() -> dict[str, str]:
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{module} required {users};",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": f"User:{ADMIN};User:ANONYMOUS",
+        "delegation.token.secret.key": "k3y",
         "offsets.topic.num.partitions": "1",
         "transaction.state.log.num.partitions": "1",
     }
@@ -136,7 +137,7 @@ class _Cluster:
         self.names: dict[UUID, str] = {}
 
     def prepare(self) -> None:
-        """Topics, offsets of groups, transactions, ACLs."""
+        """Topics, offsets of groups, transactions, tokens, ACLs."""
         self.create((*TOPICS, *DELETED))
         for kind, keys in ((0, TOPICS), (1, (*TOPICS, OPEN))):
             _until(
@@ -174,6 +175,12 @@ class _Cluster:
             for topic in added.results_by_topic_v3_and_below
             for part in topic.results_by_partition
         )
+        for name in TOPICS:
+            made = self.raw.call(
+                apis.CREATE_DELEGATION_TOKEN, 3, owner_principal_type="User",
+                owner_principal_name=name, renewers=[], max_lifetime_ms=-1,
+            )  # fmt: skip
+            assert not made.error_code, made
         self._set_acls()
 
     def _producer(self, name: str) -> Any:
@@ -198,6 +205,16 @@ class _Cluster:
         ]
         found = self.raw.call(apis.CREATE_ACLS, 3, creations=creations)
         assert not any(one.error_code for one in found.results), found
+        count = len({tuple(one.values()) for one in creations})
+        _until(lambda: self._acl_count() >= count)  # Kafka's authorizer follows its metadata
+
+    def _acl_count(self) -> int:
+        found = self.raw.call(
+            apis.DESCRIBE_ACLS, 3, resource_type_filter=1, resource_name_filter=None,
+            pattern_type_filter=1, principal_filter=None, host_filter=None, operation=1,
+            permission_type=1,
+        )  # fmt: skip
+        return sum(len(one.acls) for one in found.resources)
 
     def create(self, names: Iterable[str]) -> None:
         """Create these topics, and learn their ids."""

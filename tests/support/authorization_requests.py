@@ -84,11 +84,14 @@ class Acl(NamedTuple):
 def _acls(kind: int, operation: int, permission: int) -> list[Acl]:
     if kind == CLUSTER:
         return [Acl(kind, "kafka-cluster", LITERAL, operation, permission)]
-    literal = [Acl(kind, name, LITERAL, operation, permission) for name in EXACT]
-    return [*literal, Acl(kind, PREFIX, PREFIXED, operation, permission)]
+    if kind == TOKEN:  # their ids are random
+        return [Acl(kind, "*", LITERAL, operation, permission)]
+    begin = "User:" if kind == USER else ""
+    literal = [Acl(kind, begin + name, LITERAL, operation, permission) for name in EXACT]
+    return [*literal, Acl(kind, begin + PREFIX, PREFIXED, operation, permission)]
 
 
-_USUAL = (TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID)
+_USUAL, _OF_TOKENS = (TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID), (TOKEN, USER)
 _EVERYTHING = [
     Acl(kind, "kafka-cluster" if kind == CLUSTER else "*", LITERAL, ALL_OPERATIONS, ALLOW)
     for kind in _USUAL
@@ -97,13 +100,14 @@ _EVERYTHING = [
 
 def _rest(kind: int) -> list[Acl]:
     """Everything; without the cluster, whose operations stand for those on topics, if the kind is
-    another one."""
-    return [one for one in _EVERYTHING if kind == CLUSTER or one.kind != CLUSTER]
+    another one; with tokens or their owners, if it is one of those, which stand for each other."""
+    more = [Acl(kind, "*", LITERAL, ALL_OPERATIONS, ALLOW)] if kind in _OF_TOKENS else []
+    return [one for one in _EVERYTHING if kind == CLUSTER or one.kind != CLUSTER] + more
 
 
 def _principals() -> dict[str, list[Acl]]:
     found: dict[str, list[Acl]] = {"nothing": [], "everything": _EVERYTHING}
-    for kind in _USUAL:
+    for kind in (*_USUAL, *_OF_TOKENS):
         for operation in (ALL_OPERATIONS, *OPERATIONS[kind]):
             name = _KINDS[kind] + _OPERATIONS[operation]
             found[f"allow{name}"] = _acls(kind, operation, ALLOW)
@@ -409,6 +413,23 @@ def _security() -> None:
         [{"key": "producer_byte_rate", "value": 1000.0, "remove": False}]}])  # fmt: skip
 
 
+def _tokens() -> None:
+    """First what shows the tokens that are there: others make more, each for one owner."""
+    user = {"principal_type": "User"}
+    add("DescribeDelegationToken of all", apis.DESCRIBE_DELEGATION_TOKEN, 3, owners=None)
+    add("DescribeDelegationToken", apis.DESCRIBE_DELEGATION_TOKEN, 3,
+        owners=[{**user, "principal_name": name} for name in (*TOPICS, *NONE)])  # fmt: skip
+    wrong = {"hmac": b"no such token"}
+    add("RenewDelegationToken", apis.RENEW_DELEGATION_TOKEN, 2, renew_period_ms=1000, **wrong)
+    add("ExpireDelegationToken", apis.EXPIRE_DELEGATION_TOKEN, 2, expiry_time_period_ms=-1, **wrong)
+    made = {"renewers": [], "max_lifetime_ms": 1000}
+    add("CreateDelegationToken", apis.CREATE_DELEGATION_TOKEN, 3, **made,
+        owner_principal_type=None, owner_principal_name=None)  # fmt: skip
+    for name in (*TOPICS, *NONE):
+        add(f"CreateDelegationToken {name}", apis.CREATE_DELEGATION_TOKEN, 3, **made,
+            owner_principal_type="User", owner_principal_name=name)  # fmt: skip
+
+
 for _adding in (_data, _metadata, _offsets, _groups, _topics, _transactions, _settings, _cluster,
-                _security):  # fmt: skip
+                _security, _tokens):  # fmt: skip
     _adding()

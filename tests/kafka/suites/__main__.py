@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 
 from tests.kafka.clients.servers import SIDES
-from tests.kafka.suites import golang, librdkafka, python
-from tests.kafka.suites.suite import Suite, judged
+from tests.kafka.suites import golang, librdkafka, python, security
+from tests.kafka.suites.suite import Place, Suite, judged
+from tests.support import apache, secured
 from tests.unit.net.network import wait_for
 
 SUITES = {
@@ -39,10 +40,15 @@ def _run(suite: Suite, side: str, only: str | None) -> bool:
     folder = _prepared(suite)
     begun_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kafkalog-suite-") as work:
-        server = SIDES[side](Path(work) / "data", dict(suite.settings), port=suite.port)
-        with server:
+        files = secured.papers(Path(work))
+        port = suite.port or apache.free_port()
+        at = security.addresses(suite, port)
+        settings = security.settings(suite, at, files)
+        with SIDES[side](Path(work) / "data", settings, port=port) as server:
             wait_for(server.answers, f"an answer of {side}")
-            found = judged(suite, suite.run(folder, server.bootstrap, only))
+            security.add_users(suite, server.bootstrap)
+            place = Place(server.bootstrap, at, files.authority)
+            found = judged(suite, suite.run(folder, place, only))
     took_s = time.monotonic() - begun_s
     ran = found.passed + len(found.failed) + len(found.unexpected)
     print(

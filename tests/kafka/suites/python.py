@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import venv
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-from tests.kafka.suites.suite import RUN_S, Outcome, Suite, call, fetched
+from tests.kafka.suites.suite import RUN_S, Outcome, Place, Suite, call, fetched
 from tests.support import apache
 
 VERSION = "3.0.12"
@@ -21,6 +22,31 @@ class ExternalService:
 class SpawnedService: pass
 """
 """A file that the tests import and the package lacks, with what an external broker needs."""
+USER, PASSWORD = "alice", "alice-secret"
+"""Those of the tests."""
+FIXTURES = """
+
+
+def _reached(cls, broker_id, transport="PLAINTEXT", sasl_mechanism=None, **given):
+    host, port = os.environ[f"KAFKA_{transport}"].split(":")
+    fixture = cls(host, int(port), broker_id, transport=transport,
+                  sasl_mechanism=sasl_mechanism, external=True)
+    fixture.ssl_dir = os.environ["KAFKA_CERTIFICATES"]
+    fixture.child.dump_logs = lambda: None
+    return fixture
+
+
+def _topic_names(fixture):
+    with KafkaAdminClient(**client_params(fixture, "names")) as admin:
+        return admin.list_topics()
+
+
+KafkaFixture.instance = classmethod(_reached)
+KafkaFixture.start = lambda self: None
+KafkaFixture.get_topic_names = _topic_names
+"""
+"""Put at the end of the tests' fixtures: instead of starting a broker with the security that a test
+wants, and asking Kafka's commands, they use the listener of ours that has it."""
 WITH = [
     "pytest",
     "pytest-timeout",
@@ -44,12 +70,17 @@ def prepare(folder: Path) -> None:
     call([str(folder / "venv/bin/pip"), "install", "-q", "./source", *WITH], folder)
 
 
-def run(folder: Path, bootstrap: str, only: str | None) -> dict[str, Outcome]:
+def run(folder: Path, place: Place, only: str | None) -> dict[str, Outcome]:
     report = folder / "report.xml"
     command = [str(folder / "venv/bin/python"), "-m", "pytest", "-q", "test/integration"]
     command += ["-k", only] if only else []
+    fixtures = folder / "source" / "test" / "integration" / "conftest.py"
+    if FIXTURES not in (text := fixtures.read_text()):
+        fixtures.write_text(text + FIXTURES)
+    shutil.copy(place.authority, folder / "ca-cert")  # as the tests call it
     env = {
-        "KAFKA_URI": f"kafka://{bootstrap}",
+        **{f"KAFKA_{protocol}": where for protocol, where in place.at.items()},
+        "KAFKA_CERTIFICATES": str(folder),
         "KAFKA_VERSION": apache.VERSION,
         "PYTHONPATH": ".",
         "KAFKA_ROOT": ".",
@@ -65,10 +96,9 @@ def run(folder: Path, bootstrap: str, only: str | None) -> dict[str, Outcome]:
 
 SUITE = Suite(
     "kafka-python", VERSION, prepare, run,
-    excused={
-        "test_create_describe_delete_acls": "ACLs",
-        "test_ssl_handshake": "TLS; and a template that the package leaves out",
-        "test_legacy_kafka_client_ssl": "TLS; and a template that the package leaves out",
-    },
+    excused={},
     settings={"node.id": "0", "auto.create.topics.enable": "true", "num.partitions": "4"},
+    listeners={"SASL_PLAINTEXT": None, "SSL": None},
+    plain={USER: PASSWORD},
+    scram=[(USER, "SCRAM-SHA-256", PASSWORD), (USER, "SCRAM-SHA-512", PASSWORD)],
 )  # fmt: skip

@@ -6,14 +6,25 @@ import os
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-__all__ = ["Found", "Outcome", "Suite", "call", "copied", "fetched", "judged"]
+__all__ = ["Found", "Outcome", "Place", "Suite", "call", "copied", "fetched", "judged"]
 
 Outcome = Literal["passed", "failed", "skipped"]
 BUILD_S, RUN_S = 1200, 2400
+
+
+class Place(NamedTuple):
+    """The broker that a suite is run against."""
+
+    bootstrap: str
+    """host:port of its listener without security."""
+    at: Mapping[str, str]
+    """host:port of each listener, by its security protocol."""
+    authority: Path
+    """The certificate of the authority that signed the broker's."""
 
 
 class Suite(NamedTuple):
@@ -23,14 +34,20 @@ class Suite(NamedTuple):
     version: str
     prepare: Callable[[Path], None]
     """Fetch and build into a folder, which is kept."""
-    run: Callable[[Path, str, str | None], dict[str, Outcome]]
-    """Run in that folder, against host:port, all tests or the one of that name: their results."""
+    run: Callable[[Path, Place, str | None], dict[str, Outcome]]
+    """Run in that folder, against a broker, all tests or the one of that name: their results."""
     excused: Mapping[str, str]
     """Tests that fail here, and why."""
     settings: Mapping[str, str] = {}
     """Settings of the broker."""
     port: int | None = None
     """The broker's port, if the tests use a fixed one."""
+    listeners: Mapping[str, int | None] = {}
+    """More listeners, by security protocol; each with its port, if the tests use a fixed one."""
+    plain: Mapping[str, str] = {}
+    """The passwords of the users of SASL/PLAIN."""
+    scram: Sequence[tuple[str, str, str]] = ()
+    """User, mechanism and password of each SCRAM credential."""
 
 
 class Found(NamedTuple):

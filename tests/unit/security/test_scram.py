@@ -168,9 +168,9 @@ def test_tokens_are_looked_up_by_their_extension():
     b"n,,n=user,r=" + b"x" * 1025, b"n,,n=" + b"u" * 20_000 + b",r=x", b"n,,n=user,r=x\n",
 ])  # fmt: skip
 def test_first_messages_that_are_refused(message):
-    """A malformed first message ends the exchange, with the words of every failure."""
+    """A malformed first message ends the exchange, in the words of every failure but one."""
     server = _server()
-    with pytest.raises(SaslAuthenticationFailed, match="invalid credentials"):
+    with pytest.raises(SaslAuthenticationFailed, match=r"invalid credentials|authorization id"):
         server.step(message)
     with pytest.raises(SaslAuthenticationFailed):
         server.step(FIRST)

@@ -8,6 +8,7 @@ const kafka = new Kafka({
   brokers: [process.argv[2]],
   logLevel: logLevel.NOTHING,
   retry: { initialRetryTime: 100, maxRetryTime: 500, retries: 60 },
+  ...JSON.parse(process.env.KAFKAJS_SECURITY || "{}"),
 });
 const ANSWER_MS = 20000;
 const COALESCE = 50;
