@@ -233,6 +233,14 @@ class Cluster:
         outward = {(node.id, one) for one in others}
         self._cut_links(self.world.rng.choice((inward, outward, inward | outward)))
 
+    def _split(self, _: Node) -> None:
+        """Two groups of nodes that do not reach each other."""
+        rng = self.world.rng
+        group = set(rng.sample([one.id for one in self.nodes], len(self.nodes) // 2))
+        rest = [one.id for one in self.nodes if one.id not in group]
+        one_way = {(one, other) for one in group for other in rest}
+        self._cut_links(one_way | {(other, one) for one, other in one_way})
+
     def _cut_links(self, links: set[tuple[int, int]]) -> None:
         self.world.note("cut:", sorted(links))
         self.cuts |= links

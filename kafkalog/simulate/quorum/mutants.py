@@ -231,6 +231,22 @@ def _same_node(me: Any, voter: Any) -> bool:
     return bool(me.id == voter.id)
 
 
+CHURN = {
+    "version": 1, "voters": 3, "observers": 2, "auto_join": False, "fault_ms": 60.0,
+    "lost_share": 0.0, "append_ms": 20.0, "delay_ms": 1.0, "disk_ms": 0.5,
+    "faults": {"split": 6, "resign": 1, "add_voter": 16, "remove_voter": 8, "kill": 1},
+}  # fmt: skip
+"""Voters that change while leaders do."""
+POWER = {
+    "fault_ms": 100.0, "append_ms": 20.0,
+    "faults": {"power_cut": 6, "power_cut_of_all": 3, "kill": 6, "isolate": 4, "slow_disk": 4},
+}  # fmt: skip
+"""Processes that die, and then their power."""
+LEADERS = {
+    "fault_ms": 100.0, "append_ms": 20.0, "faults": {"isolate": 6, "resign": 3, "kill": 3},
+}  # fmt: skip
+"""Many leaders, none of which lives long."""
+
 MUTANTS: Mapping[str, Mutant] = {
     "vote-not-written": Mutant(
         "a vote is not in quorum-state", ((state, "persist"),), _unwritten_vote
@@ -250,6 +266,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "a candidate's offset is compared, and not its last epoch",
         ((elections, "up_to_date"),),
         lambda own, other: other.offset >= own.offset,
+        given=LEADERS,
     ),
     "half-elects": Mutant("half of the votes elect", ((elections, "elected"),), _half_elects),
     "votes-while-following": Mutant(
@@ -282,6 +299,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "a record of an earlier epoch is committed by counting",
         ((leading, "committable"),),
         lambda role, end: True,
+        given=LEADERS,
     ),
     "half-commits": Mutant(
         "half of the voters commit", ((leading, "replicated_end"),), _half_counts
@@ -299,11 +317,13 @@ MUTANTS: Mapping[str, Mutant] = {
         "a replica takes what it finds at its start to be on disk",
         ((state, "restored"),),
         _found_is_flushed,
+        given=POWER,
     ),
     "trusts-flush": Mutant(
         "a flush from before a truncation counts after it",
         ((following, "_truncate"),),
         _trusts_flush,
+        given=POWER,
     ),
     "no-fence": Mutant(
         "a leader answers fetches of another epoch", ((following, "leader_error"),), _no_fence
@@ -317,11 +337,13 @@ MUTANTS: Mapping[str, Mutant] = {
         "a follower truncates where the leader's epoch ended, whatever it has itself",
         ((log, "truncation_offset"),),
         _their_end,
+        given=LEADERS,
     ),
     "cuts-to-watermark": Mutant(
         "a follower truncates to its high watermark",
         ((following, "_truncate"),),
         _cuts_to_watermark,
+        given=LEADERS,
     ),
     "cuts-committed": Mutant(
         "a follower truncates below its high watermark",
@@ -342,17 +364,25 @@ MUTANTS: Mapping[str, Mutant] = {
         "voters change before a record of the leader's epoch is committed (Raft's mistake of 2015)",
         ((changes, "check_stable"),),
         _before_own_epoch,
+        given=CHURN,
     ),
     "two-changes": Mutant(
         "voters change before the change before is committed",
         ((changes, "change_committed"),),
         lambda step: True,
+        given=CHURN,
     ),
     "removed-leader-counts": Mutant(
-        "a leader that is removed counts itself", ((leading, "replicated_end"),), _removed_counts
+        "a leader that is removed counts itself",
+        ((leading, "replicated_end"),),
+        _removed_counts,
+        given=CHURN,
     ),
     "keeps-voters": Mutant(
-        "voters of truncated records stay in force", ((log, "truncated"),), _keeps_voters
+        "voters of truncated records stay in force",
+        ((log, "truncated"),),
+        _keeps_voters,
+        given=CHURN,
     ),
     "snapshot-without-voters": Mutant(
         "the voters of a fetched snapshot are ignored",

@@ -8,7 +8,22 @@ from kafkalog.simulate.quorum.mutants import MUTANTS, planted
 from kafkalog.simulate.quorum.run import run
 from tests.support.effort import EXPLORING, SEED, patience_s, rounds
 
-FOUND: dict[str, int] = {"votes-twice": 2, "half-elects": 0, "votes-while-following": 2}
+FOUND = {
+    "cuts-committed": 5,
+    "follower-unflushed": 0,
+    "half-commits": 0,
+    "half-elects": 0,
+    "leader-unflushed": 6,
+    "no-divergence": 0,
+    "obeys-earlier": 0,
+    "observers-count": 0,
+    "shows-all": 0,
+    "stale-responses": 0,
+    "votes-for-short-logs": 5,
+    "votes-twice": 2,
+    "votes-while-following": 2,
+    "watermark-first": 6,
+}
 """The first seed that finds each planted mistake today, of those searched below."""
 
 
@@ -18,11 +33,11 @@ def test_a_run_is_a_function_of_its_seed() -> None:
 
 def test_committed_records_survive() -> None:
     acknowledged = 0
-    for seed in range(6):
+    for seed in range(4):
         found = run(seed)
         assert found.failure == "", f"kafkalog simulate --quorum --seed {seed} --seeds 1"
         acknowledged += found.acknowledged
-    assert acknowledged > 60
+    assert acknowledged > 40
 
 
 @pytest.mark.parametrize("name", sorted(FOUND))
