@@ -29,11 +29,19 @@ def describe_cluster(node: Node, request: Request) -> dict[str, Any]:
             else f"Unsupported endpoint type {body.endpoint_type}"
         )
         return {"error_code": code, "error_message": message, "endpoint_type": BROKERS}
-    entries = node_entries(node, request.peer.listener)
+    living = node.image.living
+    entries = node_entries(node, request.peer.listener, body.include_fenced_brokers)
     return {
         "cluster_id": node.image.cluster_id,
         "controller_id": node.metadata.controller,
-        "brokers": [{"broker_id": one.pop("node_id"), **one} for one in entries],
+        "brokers": [
+            {
+                "is_fenced": node.clustered and one["node_id"] not in living,
+                "broker_id": one.pop("node_id"),
+                **one,
+            }
+            for one in entries
+        ],
         "cluster_authorized_operations": cluster_operations(node, request),
     }
 

@@ -97,8 +97,9 @@ def node_entry(node: Node, listener: int, broker: int | None = None) -> dict[str
     return None
 
 
-def node_entries(node: Node, listener: int) -> list[dict[str, Any]]:
-    """All live brokers, as clients of a listener reach them."""
-    others = node.image.living if node.clustered else ()
+def node_entries(node: Node, listener: int, fenced: bool = False) -> list[dict[str, Any]]:
+    """All live brokers, as clients of a listener reach them; `fenced`: also those that are."""
+    known = node.image.brokers if fenced else node.image.living
+    others = known if node.clustered else ()
     found = [node_entry(node, listener, one) for one in sorted({*others, node.node_id})]
     return [one for one in found if one is not None]

@@ -125,6 +125,11 @@ def test_a_fenced_broker_is_not_shown_to_clients(controller: Controller, tmp_pat
         wait_for(lambda: seen() == ({NODE, 9}, []), "both are shown")
         controller.write(("FenceBrokerRecord", {"id": 9, "epoch": 3}))
         wait_for(lambda: seen() == ({NODE}, [9]), "one is shown")
+        asked = {"include_cluster_authorized_operations": False}
+        for fenced in (False, True):
+            answer = raw.call(apis.DESCRIBE_CLUSTER, 2, include_fenced_brokers=fenced, **asked)
+            found = {one.broker_id: one.is_fenced for one in answer.brokers}
+            assert found == {NODE: False, **({9: True} if fenced else {})}
 
 
 def test_requests_of_clients_are_forwarded_with_their_principal(
@@ -161,6 +166,19 @@ def test_it_is_a_broker_of_kraft_to_clients(controller: Controller, tmp_path: Pa
         assert answer.finalized_features_epoch > 0
         cluster = raw.call(apis.DESCRIBE_CLUSTER, 1, include_cluster_authorized_operations=False)
         assert (cluster.cluster_id, cluster.controller_id) == (CLUSTER, NODE)
+
+
+def test_a_failed_log_takes_its_directory_offline(controller: Controller, tmp_path: Path) -> None:
+    with started(controller, tmp_path / "d") as broker:
+        created(controller, broker)
+        where, member = TopicPartition("orders", 0), broker._member
+        assert member is not None
+        assert member.held(where) is not None
+        member.fail([where])
+        member.report_failed()
+        assert member.held(where) is None
+        wait_for(lambda: controller.sent(apis.BROKER_HEARTBEAT)[-1].offline_log_dirs == [
+            controller.directories[NODE]], "the controller is informed")  # fmt: skip
 
 
 def test_a_missing_registration_is_made_again(controller: Controller, tmp_path: Path) -> None:
