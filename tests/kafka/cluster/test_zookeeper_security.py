@@ -135,7 +135,7 @@ def test_a_node_owns_the_znodes_that_it_creates(protected: Protected, tls: bool)
     if tls:
         hosts, more = protected.tls, {**protected.settings(), **more}
     root = f"/own{int(tls)}"
-    user = f"{tree.ACLS[0]}/Topic"
+    user = "/kafka-acl/Topic"
     with session(f"{hosts}{root}", more) as mine:
         mine.ensure([tree.TOPICS, "/config/users", tree.DELEGATION_TOKENS, "/consumers", user])
         assert mine.commit([Create("/config/users/alice", b"secret")]).done
