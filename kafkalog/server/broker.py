@@ -373,6 +373,7 @@ class Broker:
         retries = config.controlled_shutdown_max_retries
         if not self._member.let_go(retries, config.controlled_shutdown_retry_backoff_ms):
             _logger.warning("%s: stops while it leads partitions that nobody else can", self.path)
+        self._replicas.stop_leading()
 
     # ---- in use -------------------------------------------------------------------------------
 

@@ -306,6 +306,19 @@ class ReplicaManager(Partitions):
             time.sleep(CAUGHT_UP_S)
         return late
 
+    def stop_leading(self) -> None:
+        """Lead nothing that others keep in sync: what waits for them gets an error.
+
+        The controller may have moved it without this node being told, if that is also ending.
+        """
+        self._member.followed(self._stop_leading)
+
+    def _stop_leading(self) -> None:
+        for tp in self.led.partitions():
+            isr = self.led.isr(tp)
+            if isr is not None and len(isr.maximal) > 1:
+                self._release(tp)
+
     def _refuse_acks_1(self) -> None:
         with self._lock:
             self.led.hands_over = True
