@@ -60,6 +60,7 @@ def test_secrets_are_only_where_they_must_be(
     with kafkalog.Admin(front.servers, config=config) as admin:
         admin.create_topics([topic]).check()
     shown = Shown(spark)
+    events = EventLog(spark, tmp_path / "events")
     spark.range(10).selectExpr("cast(id as string) value").write.format("kafkalog").options(
         topic=topic, **options
     ).mode("append").save()
@@ -82,6 +83,7 @@ def test_secrets_are_only_where_they_must_be(
     for place in (tmp_path / "checkpoint").rglob("*"):
         if place.is_file():
             shown.add(place.read_bytes())
+    shown.add(events.text())
     assert SECRET not in shown.text()
 
 
@@ -104,3 +106,31 @@ class Shown:
             self._parts += [one.physicalPlanDescription(), str(one.modifiedConfigs())]
         assert found.size() > self._before
         return "".join(self._parts)
+
+
+class EventLog:
+    """Spark's own event log, from now on: the file that the history server reads."""
+
+    def __init__(self, spark: Any, folder: Path) -> None:
+        folder.mkdir()
+        self._folder = folder
+        self._context = spark.sparkContext._jsc.sc()
+        jvm = spark.sparkContext._jvm
+        conf = self._context.conf().clone()
+        for name in ("compress", "rolling.enabled"):
+            conf.set(f"spark.eventLog.{name}", "false")
+        self._listener = jvm.org.apache.spark.scheduler.EventLoggingListener(
+            self._context.applicationId(), jvm.scala.Option.empty(),
+            jvm.java.net.URI(folder.as_uri()), conf,
+        )  # fmt: skip
+        self._listener.start()
+        self._context.addSparkListener(self._listener)
+
+    def text(self) -> str:
+        """Everything in it; nothing is added any more."""
+        self._context.listenerBus().waitUntilEmpty()
+        self._context.removeSparkListener(self._listener)
+        self._listener.stop()
+        found = "".join(path.read_text() for path in self._folder.rglob("*") if path.is_file())
+        assert "SparkListenerSQLExecutionStart" in found and "SparkListenerJobStart" in found
+        return found
