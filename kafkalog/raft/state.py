@@ -219,7 +219,9 @@ def heard(step: Step, epoch: int, leader_id: int | None) -> bool:
         else:
             follow(step, leader_id, epoch)
         return True
-    joins = isinstance(state.role, Unattached | Prospective | Candidate)
+    # A prospective that knows the leader doubts that it is alive: it counts its votes first.
+    doubts = isinstance(state.role, Prospective) and state.role.leader_id is not None
+    joins = isinstance(state.role, Unattached | Prospective | Candidate) and not doubts
     if epoch == state.epoch and leader_id is not None and joins:
         follow(step, leader_id, epoch)
         return True

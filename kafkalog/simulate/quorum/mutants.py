@@ -242,6 +242,11 @@ POWER = {
     "faults": {"power_cut": 6, "power_cut_of_all": 3, "kill": 6, "isolate": 4, "slow_disk": 4},
 }  # fmt: skip
 """Processes that die, and then their power."""
+VOTES = {
+    "voters": 5, "observers": 0, "delay_ms": 30.0, "disk_ms": 30.0, "fault_ms": 30.0,
+    "faults": {"kill": 10, "resign": 1},
+}  # fmt: skip
+"""Candidates of one epoch, and voters that start again."""
 LEADERS = {
     "fault_ms": 100.0, "append_ms": 20.0, "faults": {"isolate": 6, "resign": 3, "kill": 3},
 }  # fmt: skip
@@ -249,12 +254,16 @@ LEADERS = {
 
 MUTANTS: Mapping[str, Mutant] = {
     "vote-not-written": Mutant(
-        "a vote is not in quorum-state", ((state, "persist"),), _unwritten_vote
+        "a vote is not in quorum-state",
+        ((state, "persist"),),
+        _unwritten_vote,
+        given=VOTES,
     ),
     "vote-written-late": Mutant(
         "quorum-state is written after the answer that depends on it",
         ((core, "step"),),
         _answers_first,
+        given=VOTES,
     ),
     "votes-twice": Mutant(
         "a voter gives its vote to each candidate of an epoch", ((roles, "grants"),), _votes_again
@@ -278,6 +287,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "a leader that starts again votes for another in the epoch that it led",
         ((state, "restored"),),
         _forgets_leading,
+        given=VOTES,
     ),
     "obeys-earlier": Mutant(
         "a leader of an earlier epoch is followed", ((state, "heard"),), _obeys_earlier

@@ -274,7 +274,10 @@ class Node:
     def _read(self, offset: int) -> Sequence[Batch]:
         found: list[Batch] = []
         while offset < self.disk.end and len(found) < BATCHES:
-            found.append(self.disk.batches[offset])
+            batch = self.disk.batches.get(offset)
+            if batch is None:
+                raise Violated(f"matching: no batch of node {self.id} begins at {offset}")
+            found.append(batch)
             offset = found[-1].last_offset + 1
         return found
 

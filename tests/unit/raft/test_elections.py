@@ -147,6 +147,14 @@ def test_a_refused_pre_vote_leads_back_to_the_leader() -> None:
     assert isinstance(one.role, Follower) and one.role.leader_id == 3 and one.state.epoch == 1
 
 
+def test_a_dead_leader_is_replaced_although_all_know_it() -> None:
+    """A pre-vote is granted by a replica that still names the leader."""
+    one = Replica(1, log_of(1), QuorumState(1, 3))
+    one.wait(5_000)
+    one.answers(one.sent(VoteRequest)[0], one.response(granted=True, leader=3))
+    assert isinstance(one.role, Candidate) and one.state.epoch == 2
+
+
 def test_a_leader_that_starts_again_leads_no_more_and_votes_for_nobody() -> None:
     one = Replica(1, log_of(1, 2), QuorumState(2, 1, key(1)))
     assert isinstance(one.role, Resigned)
