@@ -25,6 +25,8 @@ from kafkalog.wire.error_codes import ErrorCode
 __all__ = ["fence_expired", "heartbeat", "register", "registrations_changed", "unregister"]
 
 Body = dict[str, Any]
+CORDONED_SINCE = 30
+"""The first metadata.version that has cordoned log directories: 4.3-IV0."""
 FENCE, UNFENCE, SHUT_DOWN = 1, -1, 1
 """Fields of a BrokerRegistrationChangeRecord."""
 
@@ -98,6 +100,7 @@ def _registration(request: Any, before: Broker | None) -> MetadataRecord:
         "fenced": before is None or before.fenced,
         "in_controlled_shutdown": before is not None and before.in_controlled_shutdown,
         "log_dirs": list(request.log_dirs),
+        "cordoned_log_dirs": list(before.cordoned) if before and before.cordoned else None,
     }  # fmt: skip
 
 
@@ -126,12 +129,16 @@ def heartbeat(store: Committed, active: Active, request: Any) -> Steps[Body]:
         return {"error_code": ErrorCode.STALE_BROKER_EPOCH}
     store.sessions.heard(number, found.epoch, request.current_metadata_offset, active.now_ms)
     yield from _directories_failed(store, active, found, request.offline_log_dirs)
+    cordoned = request.cordoned_log_dirs
+    known = store.image.features.get(METADATA_VERSION, 0) >= CORDONED_SINCE
+    if known and cordoned is not None and {*cordoned} != {*found.cordoned}:
+        yield MetadataRecords([_change(found, cordoned_log_dirs=list(cordoned))])
     now = state_of(found)
     caught_up = request.current_metadata_offset >= found.epoch
     after = next_state(now, Heartbeat(
         caught_up, request.want_fence, request.want_shut_down,
-        any(one.leader == number for one in context.partitions.values()),
-        store.sessions.handed_over(number, store.image.brokers),
+        lambda: any(one.leader == number for one in context.partitions.values()),
+        lambda: store.sessions.handed_over(number, store.image.brokers),
     ))  # fmt: skip
     if after is not now:
         yield from _enter(store, active, found, after)

@@ -6,7 +6,7 @@ begins.  The rules are those of Apache Kafka's BrokerHeartbeatManager (KIP-631).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
@@ -25,16 +25,16 @@ class State(Enum):
 
 
 class Heartbeat(NamedTuple):
-    """The wishes of a broker, and what the controller knows about it."""
+    """The wishes of a broker, and what the controller knows about it, if it is asked."""
 
     caught_up: bool
     """It has read the record of its registration."""
     wants_fence: bool
     wants_shutdown: bool
-    leads: bool
-    """It leads a partition."""
-    handed_over: bool
-    """Every active broker knows that others lead what it led."""
+    leads: Callable[[], bool]
+    """True if it leads a partition."""
+    handed_over: Callable[[], bool]
+    """True if every active broker knows that others lead what it led."""
 
 
 def state_of(broker: Broker) -> State:
@@ -54,9 +54,9 @@ def next_state(now: State, heard: Heartbeat) -> State:
         if heard.wants_fence:
             return State.SHUTDOWN_NOW if heard.wants_shutdown else State.FENCED
         if heard.wants_shutdown:
-            return State.CONTROLLED_SHUTDOWN if heard.leads else State.SHUTDOWN_NOW
+            return State.CONTROLLED_SHUTDOWN if heard.leads() else State.SHUTDOWN_NOW
         return now
-    return now if heard.leads or not heard.handed_over else State.SHUTDOWN_NOW
+    return now if heard.leads() or not heard.handed_over() else State.SHUTDOWN_NOW
 
 
 class Sessions:
@@ -92,9 +92,11 @@ class Sessions:
         return [number for number, one in sorted(brokers.items())
                 if not one.fenced and not self.is_valid(number, one.epoch, now_ms)]  # fmt: skip
 
-    def next_ms(self) -> int | None:
-        """When the next session may end; None: there is none."""
-        return min((end for _, end in self._ends_ms.values()), default=None)
+    def next_ms(self, brokers: Mapping[int, Broker]) -> int | None:
+        """When the next session of a broker that is not fenced may end; None: there is none."""
+        ends = [end for number, (_, end) in self._ends_ms.items()
+                if number in brokers and not brokers[number].fenced]  # fmt: skip
+        return min(ends, default=None)
 
     def shuts_down(self, broker: int, offset: int) -> None:
         """A broker began its controlled shutdown; what it led was handed over up to `offset`."""

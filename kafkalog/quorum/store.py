@@ -33,8 +33,9 @@ from kafkalog.controller.records import (
     TopicRemoval,
 )
 from kafkalog.controller.requests import RequestBatch, Send
+from kafkalog.errors import ArgumentError
 from kafkalog.metadata.changes import partition_fields
-from kafkalog.metadata.image import NO_LEADER, TOPIC, MetadataImage, Partition
+from kafkalog.metadata.image import ELIGIBLE_REPLICAS, NO_LEADER, TOPIC, MetadataImage, Partition
 from kafkalog.quorum.registrations import fence_expired, heartbeat, register, unregister
 from kafkalog.quorum.sessions import Committed, Sessions
 from kafkalog.quorum.writing import Append, MetadataRecord, MetadataRecords, live_brokers
@@ -101,6 +102,12 @@ class QuorumStore(Committed):
     zookeeper = False
 
     def __init__(self, snapshot: Snapshot, sessions: Sessions) -> None:
+        """Raises: ArgumentError: the cluster keeps eligible leader replicas (KIP-966)."""
+        if snapshot.whole.features.get(ELIGIBLE_REPLICAS):
+            raise ArgumentError(
+                f"{ELIGIBLE_REPLICAS}: found {snapshot.whole.features[ELIGIBLE_REPLICAS]}, wanted "
+                "0: this controller does not keep them"
+            )
         super().__init__(snapshot.whole, sessions)
 
     # ---- the interface of a store ----------------------------------------------------------------

@@ -22,7 +22,7 @@ from kafkalog.controller.events import (
 from kafkalog.kraft.records import decode, encode
 from kafkalog.metadata.changes import Replay
 from kafkalog.metadata.image import METADATA_VERSION, MetadataImage, Partition, empty_image
-from kafkalog.metadata.levels import LEVEL_NEW
+from kafkalog.metadata.levels import LEVEL
 from kafkalog.quorum.sessions import Sessions
 from kafkalog.quorum.store import QuorumStore, SessionsDue, Snapshot
 from kafkalog.quorum.writing import OWN_OFFSET, Append
@@ -48,7 +48,7 @@ class Driven:
         self.replies: dict[Any, Any] = {}
         self.now_ms = 0
         self.lives = 0
-        self.append(("FeatureLevelRecord", {"name": METADATA_VERSION, "feature_level": LEVEL_NEW}))
+        self.append(("FeatureLevelRecord", {"name": METADATA_VERSION, "feature_level": LEVEL}))
         self.elect()
         for number in range(1, brokers + 1):
             self.restart(number)
@@ -111,7 +111,7 @@ class Driven:
         listener = {"name": "PLAINTEXT", "host": f"host{number}", "port": 9092,
                     "security_protocol": 0}  # fmt: skip
         feature = {"name": METADATA_VERSION, "min_supported_version": 7,
-                   "max_supported_version": LEVEL_NEW}  # fmt: skip
+                   "max_supported_version": LEVEL}  # fmt: skip
         self.lives += 1
         asked = {
             "broker_id": number, "cluster_id": "cluster", "listeners": [listener],

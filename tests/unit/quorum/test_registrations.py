@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import uuid
+from functools import partial
 from typing import Any
 
 import pytest
 
+from kafkalog.errors import ArgumentError
+from kafkalog.metadata.image import ELIGIBLE_REPLICAS
 from kafkalog.quorum.sessions import Heartbeat, Sessions, State, next_state
 from kafkalog.quorum.store import SessionsDue
 from kafkalog.wire import apis
@@ -95,7 +98,7 @@ def test_a_new_controller_waits_a_whole_session(cluster: Driven) -> None:
     cluster.now_ms += SESSION_MS - 1
     cluster.give(SessionsDue())
     assert cluster.partition("t").leader == 1
-    assert cluster.sessions.next_ms() == cluster.now_ms + 1
+    assert cluster.sessions.next_ms(cluster.image.brokers) == cluster.now_ms + 1
     cluster.now_ms += 1
     cluster.give(SessionsDue())
     assert all(one.fenced for one in cluster.image.brokers.values())
@@ -109,6 +112,32 @@ def test_brokers_that_die_together_are_fenced_in_one_append(cluster: Driven) -> 
     names = [name for name, _ in cluster.log[before:]]
     assert names == ["BrokerRegistrationChangeRecord"] * 2 + ["PartitionChangeRecord"]
     assert cluster.partition("t").leader == 3
+
+
+def test_fenced_brokers_have_no_session_that_could_end(cluster: Driven) -> None:
+    cluster.fence(1, 2, 3)
+    cluster.register(4)
+    assert cluster.sessions.next_ms(cluster.image.brokers) is None
+
+
+def test_cordoned_directories_are_kept(cluster: Driven) -> None:
+    cluster.beat(3, cordoned_log_dirs=[directory(3)])
+    assert cluster.image.brokers[3].cordoned == (directory(3),)
+    before = len(cluster.log)
+    cluster.beat(3, cordoned_log_dirs=[directory(3)])
+    cluster.beat(3)
+    assert len(cluster.log) == before
+    life = cluster.image.brokers[3].incarnation_id
+    cluster.register(3, incarnation_id=life)
+    assert cluster.image.brokers[3].cordoned == (directory(3),)
+    cluster.beat(3, cordoned_log_dirs=[])
+    assert cluster.image.brokers[3].cordoned == ()
+
+
+def test_a_cluster_with_eligible_leader_replicas_has_another_controller(cluster: Driven) -> None:
+    cluster.append(("FeatureLevelRecord", {"name": ELIGIBLE_REPLICAS, "feature_level": 1}))
+    with pytest.raises(ArgumentError, match=r"eligible\.leader\.replicas"):
+        cluster.elect()
 
 
 def test_an_unregistered_broker_is_gone(cluster: Driven) -> None:
@@ -148,8 +177,8 @@ def test_every_state_and_heartbeat() -> None:
     fenced, unfenced = State.FENCED, State.UNFENCED
     leaving, now = State.CONTROLLED_SHUTDOWN, State.SHUTDOWN_NOW
     for bits in range(32):
-        heard = Heartbeat(*(bool(bits >> at & 1) for at in range(5)))
-        caught_up, fence, stop, leads, handed_over = heard
+        caught_up, fence, stop, leads, handed_over = (bool(bits >> at & 1) for at in range(5))
+        heard = Heartbeat(caught_up, fence, stop, partial(bool, leads), partial(bool, handed_over))
         assert next_state(fenced, heard) is (
             now if stop else unfenced if caught_up and not fence else fenced
         )
@@ -164,5 +193,5 @@ def test_sessions_of_brokers_that_are_gone_are_forgotten(cluster: Driven) -> Non
     found = Sessions(SESSION_MS, cluster.image, 0)
     for number in (1, 2, 3):
         found.ended(number)
-    assert found.next_ms() is None
+    assert found.next_ms(cluster.image.brokers) is None
     assert found.expired({}, 0) == []
