@@ -35,13 +35,13 @@ def test_a_request_that_the_controller_cannot_handle(
             driver = broker._controller
             assert isinstance(driver, Driver)
             wait_for(lambda: driver.is_active and 1 in active(driver).context.brokers, "it reigns")
-            image = active(driver).image
-            active(driver).image = None  # type: ignore[assignment]
+            image = active(driver).store.image
+            active(driver).store.image = None  # type: ignore[misc, assignment]
             for _ in range(2):
                 with pytest.raises(KafkalogError, match="failed to handle the request") as caught:
                     admin.create_topics([("t", 1, 1)]).check()
                 assert getattr(caught.value, "code", None) == ErrorCode.UNKNOWN_SERVER_ERROR
-            active(driver).image = image
+            active(driver).store.image = image  # type: ignore[misc]
             admin.create_topics([("t", 1, 1)]).check()
             assert active(driver).context.claim.epoch == 1
     said = [one.message for one in caplog.records if one.exc_info]
