@@ -49,7 +49,7 @@ class Snapshotting:
             return
         try:
             self.take(loaded)
-        except KafkalogError as error:
+        except (KafkalogError, OSError) as error:
             # Nothing is lost: the log has everything.
             known, self._not_taken = self._not_taken, told_once(error)
             if known != self._not_taken:

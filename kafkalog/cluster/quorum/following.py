@@ -18,6 +18,7 @@ from kafkalog.cluster.quorum.observer import (
     Observer,
     Refuse,
     Store,
+    Wait,
     fetch_body,
     fetched,
     lost,
@@ -36,6 +37,7 @@ from kafkalog.errors import (
     Timeout,
     UnexpectedAppendOffset,
     UnsupportedVersion,
+    told_once,
 )
 from kafkalog.metadata.image import METADATA_VERSION
 from kafkalog.wire.apis import FETCH, FETCH_SNAPSHOT
@@ -73,6 +75,8 @@ class MetadataFollower:
         self._backoff_s = config.controller_quorum_retry_backoff_ms / 1000
         self.seen = Observer(entry.bootstrap, entry.voters, copied.epoch_known())
         """The quorum, as known here."""
+        self._saved = self.seen.epoch, self.seen.leader  # in quorum-state
+        self._not_saved: object = None  # why it was not, the last time
         self._connection: Connection | None = None
         self._ended = threading.Event()
         self._problem = ""
@@ -115,19 +119,28 @@ class MetadataFollower:
         except UNREACHABLE as problem:
             self._fails(state, problem)
             return
-        try:
-            self._see(after)
-            pause = self._do(action, changed)
-        except BAD_BYTES as problem:
-            self._fails(after, problem)
-        except StorageOffline:
-            raise
-        except OSError as problem:  # as on a full disk, which passes: the controller stays known
-            self._say(problem)
+        bad: KafkalogError | None = None
+        full: OSError | None = None
+        self._see(after)
+        with self._lock:
+            try:
+                change = self._do(action)
+            except BAD_BYTES as problem:
+                bad = problem
+            except StorageOffline:
+                raise
+            except OSError as problem:
+                full = problem
+            else:
+                if change is not None:
+                    changed(change)  # not to be repeated: its failures are no failures of the copy
+        if bad is not None:
+            self._fails(after, bad)
+        elif full is not None:  # the disk, which passes: the controller stays known
+            self._say(full)
             self._ended.wait(DISK_S)
-        else:
-            if pause:
-                self._ended.wait(self._backoff_s)
+        elif isinstance(action, Discard) or (isinstance(action, Wait) and action.pause):
+            self._ended.wait(self._backoff_s)
 
     def _exchange(self, state: Observer) -> tuple[Observer, Action]:
         connection = self._connected(state)
@@ -175,37 +188,44 @@ class MetadataFollower:
         self._problem = str(problem)
 
     def _see(self, after: Observer) -> None:
+        """Know this from now on.  If quorum-state cannot be written, it will be with the next
+        answer."""
         before, self.seen = self.seen, after
-        if (before.epoch, before.leader, before.address) == (
+        if (before.epoch, before.leader, before.address) != (
             after.epoch, after.leader, after.address
         ):  # fmt: skip
-            return
-        if after.leader >= 0:
-            _logger.info("node %d at %s leads the quorum in epoch %d", after.leader, after.address,
-                         after.epoch)  # fmt: skip
-        if after.epoch > before.epoch:
-            self._copied.save_epoch(after)
-        self._turned()
+            if after.leader >= 0:
+                _logger.info("node %d at %s leads the quorum in epoch %d", after.leader,
+                             after.address, after.epoch)  # fmt: skip
+            self._turned()
+        known = after.epoch, after.leader
+        if known != self._saved and (after.leader >= 0 or after.epoch > self._saved[0]):
+            try:
+                self._copied.save_epoch(after)
+            except StorageOffline:
+                raise
+            except OSError as problem:
+                before_that, self._not_saved = self._not_saved, told_once(problem)
+                if before_that != self._not_saved:
+                    _logger.error("%s: the quorum's epoch is not saved: %s", self._copied.folder,
+                                  problem)  # fmt: skip
+            else:
+                self._saved, self._not_saved = known, None
 
-    def _do(self, action: Action, changed: Callable[[Change], None]) -> bool:
-        """Carry out a decision; returns whether the next request waits."""
+    def _do(self, action: Action) -> Change | None:
+        """Carry out a decision; returns the change of the image, if any."""
         copied, change = self._copied, None
         if isinstance(action, Refuse):
             raise ArgumentError(f"{copied.folder}: {action.why}")
-        with self._lock:
-            if isinstance(action, Append):
-                change = copied.append(action.records, action.high_watermark)
-                self._problem = ""
-            elif isinstance(action, Store):
-                change = copied.store(action.data, action.size)
-            elif isinstance(action, Diverge):
-                copied.diverge(action.epoch, action.end_offset)
-            elif isinstance(action, Download):
-                copied.begin(action.snapshot)
-            elif isinstance(action, Discard):
-                copied.discard()
-            else:
-                return action.pause
-            if change is not None:
-                changed(change)
-        return isinstance(action, Discard)
+        if isinstance(action, Append):
+            change = copied.append(action.records, action.high_watermark, action.epoch)
+            self._problem = ""
+        elif isinstance(action, Store):
+            change = copied.store(action.data, action.size)
+        elif isinstance(action, Diverge):
+            copied.diverge(action.epoch, action.end_offset)
+        elif isinstance(action, Download):
+            copied.begin(action.snapshot)
+        elif isinstance(action, Discard):
+            copied.discard()
+        return change

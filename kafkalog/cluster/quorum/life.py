@@ -119,10 +119,11 @@ def registration_body(what: Registration) -> dict[str, Any]:
 def registered(life: Life, code: int, epoch: int) -> Life:
     """After the answer to a registration."""
     if not code and epoch == life.epoch:  # amended
-        stage = Stage.SERVING if life.stage is Stage.REGISTERING else life.stage
+        stage: Stage = Stage.SERVING if life.stage is Stage.REGISTERING else life.stage
         return life._replace(stage=stage, failures=0, problem="")
     if not code:
-        stage = life.stage if life.stage is Stage.LEAVING else Stage.CATCHING_UP
+        ends = life.stage in (Stage.LEAVING, Stage.LEFT)
+        stage = life.stage if ends else Stage.CATCHING_UP
         return life._replace(
             stage=stage, epoch=epoch, caught_up=False, fenced=True, failures=0, problem=""
         )

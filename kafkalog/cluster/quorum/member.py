@@ -28,6 +28,8 @@ from kafkalog.cluster.quorum.roles import (
     changed_roles,
     lacks_directories,
     misplaced,
+    no_roles,
+    unled,
 )
 from kafkalog.config.server import ServerConfig
 from kafkalog.directory.manager import Manager
@@ -244,17 +246,34 @@ class QuorumMember:
     def _follow(self) -> None:
         try:
             self._follower.run(self._changed)
-        except Closed:
-            return
         except Exception as problem:
-            _logger.exception("broker %d: follows the metadata no more, and will be fenced",
-                              self.node)  # fmt: skip
+            if isinstance(problem, Closed) and self._closed.is_set():
+                return
             with self._news:
                 self._broken = problem
                 self._news.notify_all()
+            _logger.exception("broker %d: follows the metadata no more: it leads and follows "
+                              "nothing until it is restarted", self.node)  # fmt: skip
+            with self._lock:
+                self._resign()
+
+    def _resign(self) -> None:
+        """Take no more roles, and drop those that it has: others may have been given them."""
+        begun, self._acting = self._acting, False
+        change = unled(self._image)
+        self._tell(change)
+        if begun:
+            self.carry_out(no_roles(change.new))
 
     def _changed(self, change: Change) -> None:
         """In the follower's thread, with the lock."""
+        self._tell(change)
+        if self._acting:
+            self._act(changed_roles(change))
+        if change.old.features != change.new.features and lacks_directories(change.new):
+            self._live_on(lives.amends)
+
+    def _tell(self, change: Change) -> None:
         self._image = change.new
         calls = [partial(self._manager.reconfigure, topic=topic)
                  for topic in settings.changed_topics(change)]  # fmt: skip
@@ -263,10 +282,6 @@ class QuorumMember:
                 call()
             except Exception:
                 _logger.exception("broker %d: could not follow a change", self.node)
-        if self._acting:
-            self._act(changed_roles(change))
-        if change.old.features != change.new.features and lacks_directories(change.new):
-            self._live_on(lives.amends)
 
     def _act(self, effects: Sequence[Effect]) -> None:
         if not effects:
@@ -281,7 +296,7 @@ class QuorumMember:
     def _begin(self) -> None:
         """Take the roles that the metadata give to this broker, once it is registered."""
         with self._lock:
-            if self._acting:
+            if self._acting or self._broken is not None:
                 return
             self._acting = True
             image = self._image

@@ -9,6 +9,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from kafkalog.batch.walk import whole_batches
 from kafkalog.cluster.quorum.observer import METADATA_TOPIC_ID, End, Observer
 from kafkalog.disk.directory import Directory
 from kafkalog.disk.layout import METADATA_TOPIC
@@ -52,8 +53,7 @@ class CopiedMetadata:
         self._copy = FollowerLog(self._log)
         self._identity = cluster_id, node
         self._loaded = load(self._log, cluster_id, node, end=0)
-        known = self._loaded.snapshot
-        if known is not None and known.offset > self._log.end_offset:
+        if (known := self._loaded.snapshot) is not None and self._precedes(known):
             truncate_fully(handle_of(self._log), known.offset)  # a crash came between
         self.image: MetadataImage = self._loaded.replay.image
         """The committed metadata."""
@@ -86,6 +86,12 @@ class CopiedMetadata:
         """The offset of the first record that is not in the image."""
         return self.image.offset + 1
 
+    def _precedes(self, snapshot: SnapshotName) -> bool:
+        """True if the log does not reach a snapshot, or has records that it does not know of."""
+        now = self._copy.now()
+        other = now.log_end > now.log_start and snapshot.epoch > now.last_epoch
+        return other or snapshot.offset > now.log_end
+
     def _snapshot_epoch(self) -> int:
         kept = list_snapshots(self.folder)
         return kept[-1].epoch if kept else 0
@@ -109,14 +115,19 @@ class CopiedMetadata:
 
     # ---- the leader's answers ------------------------------------------------------------------
 
-    def append(self, records: bytes | None, high_watermark: int) -> Change | None:
-        """Append the leader's batches, and replay what is committed; None: nothing new is.
+    def append(self, records: bytes | None, high_watermark: int, epoch: int) -> Change | None:
+        """Append the leader's batches of its epoch `epoch` and earlier ones, up to the first later
+        one, and replay what is committed; None: nothing new is.
 
         Raises: CorruptLog, CorruptMessage, UnexpectedAppendOffset, IoFailed; ArgumentError: a
         feature or a record that is not supported.
         """
         if records:
-            self._log.append_as_follower(records)
+            known = _up_to(epoch, records)
+            if not known:
+                raise CorruptMessage(f"found a batch of a later epoch, wanted at most {epoch}, in "
+                                     "which the leader leads")  # fmt: skip
+            self._log.append_as_follower(known)
         self._high_watermark = max(self._high_watermark, high_watermark)
         self._copy.show(self._high_watermark, -1)
         return self._replay()
@@ -141,14 +152,15 @@ class CopiedMetadata:
     def _replay(self) -> Change | None:
         old, limit = self.image, min(self._high_watermark, self._log.end_offset)
         while (at := self._loaded.replay.image.offset + 1) < limit:
-            raws = [
-                raw
-                for raw in records_in(self._log.read_batches(at, READ_BYTES, "log_end"))
-                if at <= raw.offset < limit
-            ]
+            try:
+                found = [*records_in(self._log.read_batches(at, READ_BYTES, "log_end"))]
+            except CorruptMessage as problem:  # of this disk, not of the leader
+                raise CorruptLog(f"{self.folder}: after offset {at}: {problem}") from problem
+            raws = [raw for raw in found if at <= raw.offset < limit]
             if not raws:
                 break
             self._loaded.take(raws)
+            self._loaded.removed.clear()  # a broker's folders follow its roles
             self._snapshots.written(sum(len(raw.value) for raw in raws))
         change = self._show(old)
         if not self._loaded.replay.in_transaction:
@@ -244,6 +256,16 @@ class CopiedMetadata:
     def close(self) -> None:
         """Flush.  Raises: IoFailed, StorageOffline."""
         self._log.flush()
+
+
+def _up_to(epoch: int, records: bytes) -> bytes:
+    """The batches before the first one of a later epoch; CRCs are not checked."""
+    end = 0
+    for batch, whole in whole_batches(records, check_crc=False):
+        if batch.leader_epoch > epoch:
+            return bytes(records[:end])
+        end += len(whole)
+    return records
 
 
 def difference(old: MetadataImage, new: MetadataImage) -> Change:

@@ -73,6 +73,8 @@ class Append(NamedTuple):
 
     records: Any
     high_watermark: int
+    epoch: int
+    """The leader's: it has no batches of later ones."""
 
 
 class Diverge(NamedTuple):
@@ -168,7 +170,7 @@ def fetched(state: Observer, answer: Any) -> tuple[Observer, Action]:
         return after, Diverge(row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
     if row.snapshot_id.end_offset >= 0:
         return after, Download(SnapshotName(row.snapshot_id.end_offset, row.snapshot_id.epoch))
-    return after, Append(row.records or None, row.high_watermark)
+    return after, Append(row.records or None, row.high_watermark, after.epoch)
 
 
 def _refused(code: int) -> Refuse | None:

@@ -14,8 +14,9 @@ from kafkalog.metadata.image import METADATA_VERSION, Change, MetadataImage, Par
 from kafkalog.replication.roles import Drop, Effect, Follow, Held, Lead
 from kafkalog.types import TopicPartition
 
-__all__ = ["all_roles", "changed_roles", "lacks_directories", "misplaced"]
+__all__ = ["all_roles", "changed_roles", "lacks_directories", "misplaced", "no_roles", "unled"]
 
+NO_LEADER = -1
 DIRECTORIES_SINCE = 17
 """The metadata.version from which on a partition names its replicas' directories: 3.7-IV2."""
 ASSIGNED_AT_ONCE = 2_250
@@ -29,6 +30,27 @@ def all_roles(image: MetadataImage) -> list[Effect]:
         for topic, partition in image.partitions()
         if image.node_id in partition.replicas
     ]
+
+
+def no_roles(image: MetadataImage) -> list[Effect]:
+    """Neither lead nor follow any replica of this broker, and keep its data."""
+    return [
+        Drop(TopicPartition(topic.name, partition.partition), delete=False)
+        for topic, partition in image.partitions()
+        if image.node_id in partition.replicas
+    ]
+
+
+def unled(image: MetadataImage) -> Change:
+    """The change after which this broker leads nothing, as far as it knows."""
+    topics, node, changed = dict(image.topics), image.node_id, list[Topic]()
+    for name, topic in image.topics.items():
+        led = {n: one._replace(leader=NO_LEADER)
+               for n, one in topic.partitions.items() if one.leader == node}  # fmt: skip
+        if led:
+            topics[name] = topic._replace(partitions={**topic.partitions, **led})
+            changed.append(topics[name])
+    return Change(image, image._replace(topics=topics), tuple(changed), (), ())
 
 
 def changed_roles(change: Change) -> list[Effect]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["QuorumBroker"]
 
 PATIENCE_S = 15.0
-"""How long a request waits for an active controller."""
+"""How long a request waits for its turn and for an active controller."""
 PAUSE_S = 0.05
 PRINCIPAL_VERSION = 0
 HERE = b"\x7f\0\0\1"
@@ -53,10 +53,11 @@ class QuorumBroker:
 
     def handle(self, request: Request) -> None:
         """As ControllerApis.handle: the active controller answers."""
+        end_s = time.monotonic() + PATIENCE_S
 
         def forward(send: Send) -> None:
             try:
-                request.answer(self._sent(send, request))
+                request.answer(self._sent(send, request, end_s))
             except NotController as problem:
                 answer_failure(request, ErrorCode.REQUEST_TIMED_OUT, for_clients(problem))
             except (PeerGone, Timeout) as problem:  # its outcome is unknown
@@ -66,11 +67,15 @@ class QuorumBroker:
 
         self._forwarder.forward(forward, request.size)
 
-    def _sent(self, send: Send, request: Request) -> Any:
+    def _sent(self, send: Send, request: Request, end_s: float) -> Any:
         """The active controller's response; a controller that is not active any more has done
-        nothing, and the next one is asked."""
+        nothing, and the next one is asked until `end_s`.
+
+        Raises: NotController: none is, or it was not this request's turn in time.
+        """
+        if time.monotonic() >= end_s:
+            raise NotController("earlier requests waited for the controller too long")
         envelope = self._envelope(request)
-        end_s = time.monotonic() + PATIENCE_S
         while True:
             try:
                 answer = send(ENVELOPE, envelope, None)

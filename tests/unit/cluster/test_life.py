@@ -115,6 +115,7 @@ def test_a_broker_stops_when_the_controller_has_moved_its_leaderships() -> None:
 @pytest.mark.parametrize("life", [Life(), beat(leaving(serving()), ErrorCode.STALE_BROKER_EPOCH)])
 def test_a_broker_without_a_registration_stops_at_once(life: Life) -> None:
     assert leaving(life).stage is Stage.LEFT
+    assert registered(leaving(life), 0, 40).stage is Stage.LEFT, "its answer was under way"
 
 
 @pytest.mark.parametrize("version", [0, 2, 4])

@@ -90,9 +90,9 @@ def test_static_voters_have_addresses_of_their_own() -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_records_of_the_leader_are_appended(version: int) -> None:
     after, action = fetched(FOLLOWING, answered(version, records=b"batch", high_watermark=41))
-    assert (after, action) == (FOLLOWING, Append(b"batch", 41))
+    assert (after, action) == (FOLLOWING, Append(b"batch", 41, 5))
     _, nothing = fetched(FOLLOWING, answered(version, high_watermark=41))
-    assert nothing == Append(None, 41)
+    assert nothing == Append(None, 41, 5)
 
 
 def test_records_of_another_epoch_are_not_appended() -> None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from kafkalog.cluster.quorum.roles import all_roles, changed_roles, lacks_directories, misplaced
+from kafkalog.cluster.quorum.roles import (
+    all_roles,
+    changed_roles,
+    lacks_directories,
+    misplaced,
+    no_roles,
+    unled,
+)
 from kafkalog.metadata.changes import Entry, Replay
 from kafkalog.metadata.image import Change, empty_image
 from kafkalog.replication.roles import Drop, Effect, Follow, Lead
@@ -132,6 +139,19 @@ def test_a_broker_begins_with_all_its_roles() -> None:
     log.topic()
     log.write(partition(partition_id=1, leader=NODE), partition(partition_id=2, replicas=[1, 3]))
     assert kinds(all_roles(log.replay.image)) == [Follow, Lead]
+
+
+def test_a_broker_that_resigns_leads_nothing_and_keeps_its_data() -> None:
+    log = Log()
+    log.topic()
+    log.write(partition(partition_id=1, leader=NODE), partition(partition_id=2, replicas=[1, 3]))
+    image = log.replay.image
+    assert no_roles(image) == [Drop(TopicPartition("orders", n), delete=False) for n in (0, 1)]
+    change = unled(image)
+    leaders = {n: one.leader for n, one in change.new.topics["orders"].partitions.items()}
+    assert leaders == {0: 1, 1: -1, 2: 1}
+    assert change.changed == (change.new.topics["orders"],)
+    assert image.topics["orders"].partitions[1].leader == NODE
 
 
 def test_replicas_in_another_directory_are_reported() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import errno
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -12,7 +14,9 @@ import pytest
 
 from kafkalog import Consumer, Producer, TopicPartition, errors
 from kafkalog.config.server import ServerConfig
+from kafkalog.replication.roles import Effect, Lead
 from kafkalog.server.broker import Broker, node_of
+from kafkalog.server.controller_apis import quorum_broker
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.controllers import CLUSTER, Controller
@@ -147,6 +151,19 @@ def test_requests_of_clients_are_forwarded_with_their_principal(
     assert controller.enveloped == [("CreateTopics", *who), ("DescribeQuorum", *who)]
 
 
+def test_a_request_whose_turn_comes_too_late_is_not_forwarded(
+    controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quorum_broker, "PATIENCE_S", 0)
+    row = {"name": "orders", "topic_id": ORDERS, "error_code": 0, "error_message": None}
+    controller.answers[apis.CREATE_TOPICS.key] = {"topics": [row]}
+    with started(controller, tmp_path / "d") as broker, Raw(broker.bootstrap_servers) as raw:
+        asked = [{"name": "orders", "num_partitions": 1, "replication_factor": 1}]
+        (topic,) = raw.call(apis.CREATE_TOPICS, topics=asked, timeout_ms=1000).topics
+        assert topic.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert controller.enveloped == []
+
+
 def test_an_envelope_that_is_refused_is_an_error(controller: Controller, tmp_path: Path) -> None:
     controller.answers[apis.CREATE_TOPICS.key] = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     with started(controller, tmp_path / "d") as broker, Raw(broker.bootstrap_servers) as raw:
@@ -236,6 +253,78 @@ def test_the_leader_of_the_quorum_dies(tmp_path: Path, lost_batches: int) -> Non
             wait_for(lambda: second.count(apis.BROKER_HEARTBEAT), "it sends heartbeats there")
             assert not second.count(apis.BROKER_REGISTRATION)
         assert second.log.startswith(b"".join(batches_in(log)))
+
+
+def test_a_broker_that_cannot_follow_the_metadata_serves_nothing(
+    controller: Controller, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Others may lead its partitions by now.  The data stay."""
+    with started(controller, tmp_path / "d") as broker, Raw(broker.bootstrap_servers) as raw:
+        created(controller, broker)
+        member, orders = broker._member, TopicPartition("orders", 0)
+        assert member is not None
+
+        def answered() -> int:
+            row = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}
+            topics = [{"name": "orders", "partitions": [row]}]
+            found = raw.call(apis.LIST_OFFSETS, 5, replica_id=-1, isolation_level=0, topics=topics)
+            return int(found.topics[0].partitions[0].error_code)
+
+        wait_for(lambda: answered() == 0, "it leads")
+        controller.write(("FeatureLevelRecord", {"name": "new.thing", "feature_level": 1}))
+        wait_for(lambda: answered() == ErrorCode.NOT_LEADER_OR_FOLLOWER, "it leads no more")
+        assert member.held(orders) is None
+        row = raw.call(apis.METADATA, 12, topics=[{"name": "orders"}]).topics[0].partitions[0]
+        assert (row.error_code, row.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+    assert caplog.text.count("follows the metadata no more") == 1
+    assert (tmp_path / "d" / "orders-0").exists()
+
+
+def test_a_change_that_cannot_be_carried_out_is_not_skipped(
+    controller: Controller, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As if the disk were full: the change would be lost if it were only waited for."""
+    with started(controller, tmp_path / "d") as broker:
+        created(controller, broker)
+        member = broker._member
+        assert member is not None
+        carry_out = member.carry_out
+
+        def full(effects: Sequence[Effect]) -> Mapping[TopicPartition, ErrorCode]:
+            if any(isinstance(one, Lead) for one in effects):
+                raise OSError(errno.ENOSPC, "no space")
+            return carry_out(effects)
+
+        member.carry_out = full
+        controller.topic("more", UUID(int=101), NODE, leader=NODE)
+        wait_for(lambda: "follows the metadata no more" in caplog.text, "it gives up")
+        wait_for(lambda: member.held(TopicPartition("orders", 0)) is None, "it leads nothing")
+
+
+def test_the_leader_is_saved_when_it_is_known(controller: Controller, tmp_path: Path) -> None:
+    """Also if that is later than its epoch, and if the disk refused it once."""
+    with started(controller, tmp_path / "d") as broker:
+        state = tmp_path / "d" / "__cluster_metadata-0" / "quorum-state"
+
+        def saved() -> tuple[int, int]:
+            found = json.loads(state.read_bytes()) if state.is_file() else {}
+            return found.get("leaderEpoch", -1), found.get("leaderId", -1)
+
+        assert saved() == (1, 1)
+        row = {"partition_index": 0, "high_watermark": -1,
+               "error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER,
+               "current_leader": {"leader_id": -1, "leader_epoch": 2}}  # fmt: skip
+        nobody = {"responses": [{"topic_id": UUID(int=1), "partitions": [row]}]}
+        controller.on(apis.FETCH, nobody, controller._fetch)
+        controller.epoch = 2
+        wait_for(lambda: saved() == (2, 1), "the leader of the next epoch is saved")
+        in_the_way = state.with_name("quorum-state.tmp")
+        in_the_way.mkdir()
+        controller.epoch = 3
+        created(controller, broker)
+        assert saved() == (2, 1)
+        in_the_way.rmdir()
+        wait_for(lambda: saved() == (3, 1), "it is saved later")
 
 
 # ---- starts that are refused ---------------------------------------------------------------------
