@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.cluster.node.member import Member
 from kafkalog.config.authorizer import ACL_AUTHORIZER, STANDARD_AUTHORIZER
 from kafkalog.errors import InvalidSetting
 from kafkalog.server.broker import Broker, node_of
@@ -19,6 +20,7 @@ from kafkalog.zookeeper.acls import Resource
 from kafkalog.zookeeper.reading import CLIENTS
 from kafkalog.zookeeper.session import Create, Set, open_session
 from tests.kafka.cluster import deeds
+from tests.support import sasl
 from tests.support.raw import Raw
 from tests.support.waiting import wait_for
 from tests.unit.server.test_acls import creation, wanted
@@ -129,3 +131,32 @@ def test_each_kind_of_cluster_has_its_authorizer(
     with pytest.raises(InvalidSetting, match=r"authorizer\.class\.name"):
         Broker(tmp_path / "data", config=config)
     assert not (tmp_path / "data").exists()
+
+
+def test_an_id_that_only_the_controller_knows_yet_is_not_deleted(
+    inside: StandIn, tmp_path: Path
+) -> None:
+    """The node would forward the request with its own rights."""
+    config = settings(inside.hosts, **{
+        **sasl.settings(), "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+    })  # fmt: skip
+    with (
+        Broker(tmp_path / "1", config=config) as broker,
+        Raw(f"127.0.0.1:{node_of(broker).advertised[0].port}") as admin,
+        Raw(f"127.0.0.1:{node_of(broker).advertised[1].port}") as alice,
+        open_session(inside.hosts, lambda _: None) as session,
+    ):
+        member = node_of(broker).metadata
+        assert isinstance(member, Member)
+        wait_for(lambda: member.controller == 1, "it is the controller")
+        topic_id = admin.create("t").topic_id
+        wait_for(lambda: topic_id in member.image.names, "the node knows the topic")
+        assert sasl.authenticate(alice).error_code == 0
+        member._use(topics={}, names={})  # as before the controller has said it
+        wanted = [{"name": None, "topic_id": topic_id}]
+        (row,) = alice.call(apis.DELETE_TOPICS, topics=wanted, timeout_ms=30_000).responses
+        assert (row.error_code, row.error_message, row.topic_id, row.name) == (
+            ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.", topic_id, None,
+        )  # fmt: skip
+        assert session.children("/admin/delete_topics") == []
+        assert session.children("/brokers/topics") == ["t"]
