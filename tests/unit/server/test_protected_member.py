@@ -17,6 +17,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.zookeeper import acls
 from kafkalog.zookeeper.acls import Resource
+from kafkalog.zookeeper.altering import entity_operations
 from kafkalog.zookeeper.reading import CLIENTS
 from kafkalog.zookeeper.session import Create, Set, open_session
 from tests.kafka.cluster import deeds
@@ -99,6 +100,33 @@ def test_a_change_without_zookeeper_is_a_retriable_error(inside: StandIn, tmp_pa
         (result,) = raw.call(apis.CREATE_ACLS, creations=[creation()]).results
         assert result.error_code == 0
         assert len(raw.call(apis.DESCRIBE_ACLS, **wanted()).resources) == 1
+
+
+def test_a_quota_that_nobody_enforces_is_refused(
+    inside: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A value that another broker wrote is warned of once, whether it was there at the start or
+    comes later."""
+    rate = "controller_mutation_rate"
+    with open_session(inside.hosts, lambda _: None) as session:
+        session.ensure(["/config/clients", "/config/changes"])
+        for client in ("before", "while"):
+            entity = "clients", client
+            if client == "while":
+                broker = Broker(tmp_path / "1", config=settings(inside.hosts))
+            assert session.commit(entity_operations(entity, None, {rate: "1.0"})).done
+        with broker, Raw(broker.bootstrap_servers) as raw:
+            wait_for(lambda: len(node_of(broker).image.quotas) == 2, "both are known")
+            entry = {"entity": [{"entity_type": "client-id", "entity_name": "before"}],
+                     "ops": [{"key": rate, "value": 2.0, "remove": False}]}  # fmt: skip
+            (row,) = raw.call(apis.ALTER_CLIENT_QUOTAS, entries=[entry]).entries
+            assert row.error_code == ErrorCode.INVALID_REQUEST
+            assert row.error_message.startswith(f"{rate}: a cluster on ZooKeeper does not")
+            entry["ops"] = [{"key": rate, "value": 0.0, "remove": True}]
+            (row,) = raw.call(apis.ALTER_CLIENT_QUOTAS, entries=[entry]).entries
+            assert row.error_code == 0
+            assert [*node_of(broker).image.quotas] == [(("client-id", "while"),)]
+    assert sum(rate in one.getMessage() for one in caplog.records) == 1
 
 
 def test_acls_that_come_to_a_node_without_an_authorizer_are_warned_of(
