@@ -129,6 +129,47 @@ def test_a_quota_that_nobody_enforces_is_refused(
     assert sum(rate in one.getMessage() for one in caplog.records) == 1
 
 
+@pytest.mark.parametrize(
+    ("listener", "supers", "missing"),
+    [("PLAINTEXT", "User:admin", "User:ANONYMOUS"), ("PLAINTEXT", "User:ANONYMOUS", None),
+     ("SASL_PLAINTEXT", "User:ANONYMOUS;User:bob", "User:alice"),
+     ("SASL_PLAINTEXT", "User:bob; User:alice", None)],
+)  # fmt: skip
+def test_a_node_that_is_no_super_user_says_so(
+    inside: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture, listener: str, supers: str,
+    missing: str | None,
+) -> None:  # fmt: skip
+    """Its password does not appear."""
+    login = f'{sasl.PLAIN_MODULE} required username="alice" password="S3CRET" user_alice="S3CRET";'
+    by_sasl = {
+        **sasl.settings(), "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": login,
+    }  # fmt: skip
+    config = settings(inside.hosts, **{
+        **(by_sasl if listener.startswith("SASL") else {}), "super.users": supers,
+        "listeners": f"{listener}://127.0.0.1:0", "inter.broker.listener.name": listener,
+    })  # fmt: skip
+    with Broker(tmp_path / "1", config=config):
+        said = [one.getMessage() for one in caplog.records if "super.users" in one.getMessage()]
+    assert len(said) == (missing is not None)
+    assert all(one.startswith(f"super.users: wanted {missing} in it") for one in said)
+    assert "S3CRET" not in caplog.text
+
+
+def test_stored_settings_that_would_protect_are_refused(inside: StandIn, tmp_path: Path) -> None:
+    """Before anything is written."""
+    with open_session(inside.hosts, lambda _: None) as session:
+        session.ensure(["/config/brokers", "/config/changes"])
+        entity = "brokers", "1"
+        stored = {"listener.name.plaintext.principal.builder.class": "example.Builder"}
+        assert session.commit(entity_operations(entity, None, stored)).done
+        with pytest.raises(InvalidSetting, match=r"broker 1: .*principal\.builder\.class") as found:
+            Broker(tmp_path / "1", config=settings(inside.hosts))
+        assert "example.Builder" not in str(found.value)
+        assert session.children("/brokers/ids") in (None, [])
+    assert not (tmp_path / "1").exists()
+
+
 def test_acls_that_come_to_a_node_without_an_authorizer_are_warned_of(
     inside: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
