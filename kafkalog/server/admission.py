@@ -13,6 +13,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog._native import lib
+from kafkalog.config.authorizer import ACL_AUTHORIZER
 from kafkalog.config.protection import refuse_protection
 from kafkalog.config.server import ServerConfig, is_dynamic
 from kafkalog.errors import Closed, Timeout
@@ -328,7 +329,8 @@ def authorizer_of(config: ServerConfig) -> Authorizer | None:
             _logger.warning("super.users and allow.everyone.if.no.acl.found have no effect without "
                             "authorizer.class.name: EVERY CLIENT MAY DO EVERYTHING")  # fmt: skip
         return None
-    return Authorizer(supers, config.allow_everyone_if_no_acl_found)
+    masks_allow = config.authorizer_class_name != ACL_AUTHORIZER
+    return Authorizer(supers, config.allow_everyone_if_no_acl_found, masks_allow)
 
 
 @lru_cache(maxsize=4096)

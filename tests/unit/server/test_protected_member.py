@@ -11,6 +11,9 @@ import pytest
 from kafkalog.cluster.node.member import Member
 from kafkalog.config.authorizer import ACL_AUTHORIZER, STANDARD_AUTHORIZER
 from kafkalog.errors import InvalidSetting
+from kafkalog.security.acls import Acl, Pattern, Permission
+from kafkalog.security.permissions import Kind, Operation
+from kafkalog.security.principal import ANONYMOUS
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.testing.standin import StandIn
 from kafkalog.wire import apis
@@ -168,6 +171,28 @@ def test_stored_settings_that_would_protect_are_refused(inside: StandIn, tmp_pat
         assert "example.Builder" not in str(found.value)
         assert session.children("/brokers/ids") in (None, [])
     assert not (tmp_path / "1").exists()
+
+
+def test_a_mask_in_zookeeper_allows_nothing(inside: StandIn, tmp_path: Path) -> None:
+    """It is shown, and kept if the resource gets another ACL."""
+    masked = Acl(Kind.TOPIC, "t", Pattern.LITERAL, "User:ANONYMOUS", "127.0.0.0/8", Operation.READ,
+                 Permission.ALLOW)  # fmt: skip
+    config = settings(inside.hosts, **{"super.users": "User:admin"})
+    ask = ANONYMOUS, "127.0.0.1", Operation.READ, Kind.TOPIC, "t"
+    resource = Resource.of(masked)
+    with open_session(inside.hosts, lambda _: None) as session:
+        session.ensure(acls.folders_of(resource))
+        assert session.commit(acls.operations(resource, None, {masked: True})).done
+        with Broker(tmp_path / "1", config=config) as broker:
+            node = node_of(broker)
+            authorizer = node.admission._authorizer
+            assert authorizer is not None
+            assert not authorizer.allows(*ask)
+            plain = masked._replace(host="127.0.0.1")
+            wanted = acls.operations(resource, session.read(acls.path_of(resource)), {plain: True})
+            assert session.commit(wanted).done
+            wait_for(lambda: authorizer.allows(*ask), "the second one allows")
+            assert set(node.image.acls.values()) == {masked, plain}
 
 
 def test_acls_that_come_to_a_node_without_an_authorizer_are_warned_of(
