@@ -22,9 +22,11 @@ from kafkalog.config.listeners import SecurityProtocol
 from kafkalog.config.server import ServerConfig
 from kafkalog.config.ssl import SslSettings
 from kafkalog.errors import AuthenticationFailed, InvalidSetting
+from kafkalog.security.jaas import parse_jaas
 from kafkalog.security.keystores import stamp
+from kafkalog.security.principal import ANONYMOUS, Principal
 
-__all__ = ["NodeSecurity", "connect", "node_securities"]
+__all__ = ["NodeSecurity", "connect", "node_securities", "own_principals"]
 
 _logger = logging.getLogger(__name__)
 
@@ -130,7 +132,7 @@ def node_securities(config: ServerConfig) -> Mapping[str, NodeSecurity]:
     Raises: InvalidSetting.
     """
     found = {}
-    for listener in dict.fromkeys((config.inner_listener, config.control_listener)):
+    for listener in _listeners(config):
         if config.protocol_of(listener) in ("", SecurityProtocol.PLAINTEXT.name):
             continue
         try:
@@ -140,6 +142,28 @@ def node_securities(config: ServerConfig) -> Mapping[str, NodeSecurity]:
                 f"listener {listener}, by which nodes reach each other: {problem}"
             ) from None
     return found
+
+
+def own_principals(config: ServerConfig) -> Mapping[str, Principal]:
+    """The principals under which others know this node, by the listener's name; without those of
+    SSL, where the other's rules make one of the certificate.
+
+    Raises: InvalidSetting.
+    """
+    found = {}
+    for listener in _listeners(config):
+        protocol = config.protocol_of(listener)
+        if protocol == SecurityProtocol.PLAINTEXT.name:
+            found[listener] = ANONYMOUS
+        elif protocol.startswith("SASL"):
+            options = parse_jaas(_client(config, listener).sasl_jaas_config.value).options
+            found[listener] = Principal("User", options.get("username", ""))
+    return found
+
+
+def _listeners(config: ServerConfig) -> Mapping[str, None]:
+    """Those by which nodes reach each other and the controller."""
+    return dict.fromkeys((config.inner_listener, config.control_listener))
 
 
 def _client(config: ServerConfig, listener: str) -> ClientConfig:

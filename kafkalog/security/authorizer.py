@@ -37,10 +37,15 @@ class Authorizer:
     Any thread may ask while one changes them: each question sees an ACL whole or not at all.
     """
 
-    def __init__(self, super_users: Iterable[str] = (), allow_if_no_acl: bool = False) -> None:
-        """`super_users`: principals that may do everything, as `User:alice`."""
+    def __init__(
+        self, super_users: Iterable[str] = (), allow_if_no_acl: bool = False,
+        masks_allow: bool = True,
+    ) -> None:  # fmt: skip
+        """`super_users`: principals that may do everything, as `User:alice`.  `masks_allow`: False:
+        a host such as 10.0.0.0/8 matches no address in an ACL that allows, as in Kafka 3.9."""
         self.super_users = frozenset(super_users)
         self.allow_if_no_acl = allow_if_no_acl
+        self._masks_allow = masks_allow
         # By place, then by principal.  Readers copy the dictionaries that they walk.
         self._by_place: dict[_Place, dict[str, tuple[Acl, ...]]] = {}
         self._by_principal: dict[tuple[int, str], dict[Acl, None]] = {}
@@ -111,7 +116,7 @@ class Authorizer:
             named = True
             for one in who:
                 for acl in known.get(one, ()):
-                    if not (_applies(acl, operation) and host_matches(acl.host, host)):
+                    if not (_applies(acl, operation) and self._at(acl, host)):
                         continue
                     if acl.permission != Permission.ALLOW:
                         return Reason(False, acl)
@@ -177,6 +182,12 @@ class Authorizer:
         yield from self.common(kind)
         yield from self.own(principal, host, kind)
 
+    def _at(self, acl: Acl, host: str) -> bool:
+        """True if an ACL applies to a host."""
+        if not self._masks_allow and acl.permission == Permission.ALLOW and "/" in acl.host:
+            return False
+        return host_matches(acl.host, host)
+
     # ---- for tables of decisions ---------------------------------------------------------------
 
     def common(self, kind: int) -> Iterator[Acl]:
@@ -187,10 +198,10 @@ class Authorizer:
     def own(self, principal: Principal, host: str, kind: int) -> Iterator[Acl]:
         """The others that apply to a principal at a host."""
         for acl in list(self._by_principal.get((kind, str(principal)), ())):
-            if host_matches(acl.host, host):
+            if self._at(acl, host):
                 yield acl
         for acl in list(self._by_principal.get((kind, EVERYONE), ())):
-            if acl.host != WILDCARD and host_matches(acl.host, host):
+            if acl.host != WILDCARD and self._at(acl, host):
                 yield acl
 
     def names(self, kind: int) -> Iterator[tuple[int, str]]:

@@ -13,6 +13,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog._native import lib
+from kafkalog.config.authorizer import ACL_AUTHORIZER
 from kafkalog.config.protection import refuse_protection
 from kafkalog.config.server import ServerConfig, is_dynamic
 from kafkalog.errors import Closed, Timeout
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from kafkalog.server.network.reactor import Reactor
     from kafkalog.server.request import Peer, Request
 
-__all__ = ["Admission", "authorizer_of", "check_stored_settings", "java_host"]
+__all__ = ["Admission", "authorizer_of", "check_stored_settings", "java_host", "super_users"]
 
 _logger = logging.getLogger(__name__)
 
@@ -315,15 +316,21 @@ class Admission:
         return rules_of(authorizer.common(kind), named)
 
 
+def super_users(config: ServerConfig) -> list[str]:
+    """The principals that may do everything, as `User:alice`."""
+    return [text.strip() for text in config.super_users.split(";") if text.strip()]
+
+
 def authorizer_of(config: ServerConfig) -> Authorizer | None:
     """The authorizer that the settings name, without ACLs."""
-    supers = [text.strip() for text in config.super_users.split(";") if text.strip()]
+    supers = super_users(config)
     if not config.authorizer_class_name:
         if supers or config.allow_everyone_if_no_acl_found:
             _logger.warning("super.users and allow.everyone.if.no.acl.found have no effect without "
                             "authorizer.class.name: EVERY CLIENT MAY DO EVERYTHING")  # fmt: skip
         return None
-    return Authorizer(supers, config.allow_everyone_if_no_acl_found)
+    masks_allow = config.authorizer_class_name != ACL_AUTHORIZER
+    return Authorizer(supers, config.allow_everyone_if_no_acl_found, masks_allow)
 
 
 @lru_cache(maxsize=4096)

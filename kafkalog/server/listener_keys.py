@@ -51,9 +51,11 @@ class ListenerKeys:
         self._name = name
         self._places = {n: one for n, one in enumerate(listeners) if one.protocol.encrypts}
         self._lock = threading.Lock()
-        """Guards the next three, and their order of changes in the reactor."""
+        """Guards the next four, and their order of changes in the reactor."""
         self._listeners = {n: _of_listener(config, one) for n, one in self._places.items()}
-        self._stamps = {number: stamp(one.config) for number, one in self._listeners.items()}
+        self._wanted = dict(self._listeners)
+        """The newest settings: those in use, in `_listeners`, differ if the keys are wrong."""
+        self._stamps = {number: stamp(one.config) for number, one in self._wanted.items()}
         self._now = {number: _context(one) for number, one in self._listeners.items()}
         self.contexts: Mapping[int, TlsContext] = dict(self._now)
         """By listener, as at the start."""
@@ -109,18 +111,17 @@ class ListenerKeys:
         for number, place in self._places.items():
             new = _of_listener(config, place)
             with self._lock:
-                if _differs(new.config, self._listeners[number].config):
-                    self._listeners[number] = new
-                    self._stamps[number] = stamp(new.config)
-                    self._use(number)
+                if _differs(new.config, self._wanted[number].config):
+                    self._use(number, new, stamp(new.config))
 
-    def _use(self, number: int) -> None:
-        one = self._listeners[number]
+    def _use(self, number: int, one: _Listener, now: Stamp) -> None:
+        """`now`: of the files, before they are read: a later change is seen."""
+        self._wanted[number], self._stamps[number] = one, now
         try:
             assert self._reactor is not None
             context = _context(one)
             self._reactor.set_tls(number, context)
-            self._now[number] = context
+            self._now[number], self._listeners[number] = context, one
             _logger.info("listener %s: new connections use the changed keys", one.name)
         except Exception as problem:  # files may be half written: the next look sees more
             _logger.error("the old keys stay in use: %s", problem)
@@ -155,10 +156,9 @@ class ListenerKeys:
         """Use files that have changed; wrong ones are reported once, and the old keys stay."""
         for number in self._places:
             with self._lock:
-                now: Stamp = stamp(self._listeners[number].config)
+                now: Stamp = stamp(self._wanted[number].config)
                 if now != self._stamps[number]:
-                    self._stamps[number] = now
-                    self._use(number)
+                    self._use(number, self._wanted[number], now)
 
     def _look_at_dates(self) -> None:
         """Report certificates that have expired, or will soon, once."""

@@ -14,7 +14,7 @@ from kafkalog.directory.manager import Manager
 from kafkalog.errors import ArgumentError, InvalidSetting
 from kafkalog.inspect.lost import lost_metadata
 from kafkalog.kraft.kraftlog import MetadataLog
-from kafkalog.server.admission import check_stored_settings
+from kafkalog.server.admission import check_stored_settings, super_users
 
 if TYPE_CHECKING:  # a node that is alone needs nothing of a cluster's
     from kafkalog.clock import Clock
@@ -70,6 +70,8 @@ class Opened:
             self.zookeeper, taken = enter(path, found, self.config, number)
             undo.append(self.zookeeper.close)
             self._take(taken)
+            check_stored_settings(self.zookeeper.image)
+            self._look_at_own_rights()
         self.manager = Manager(
             path, self.config, clock=clock, node_id=None, gather=not config.clustered
         )
@@ -89,6 +91,21 @@ class Opened:
             self._join_quorum(entry)
         else:
             self._open_kraft(number)
+
+    def _look_at_own_rights(self) -> None:
+        """Log an error if nodes cannot work under the login of this one."""
+        from kafkalog.replication.inter_broker import own_principals
+
+        if not self.config.authorizer_class_name:
+            return
+        given = super_users(self.config)
+        missing = {str(one) for one in own_principals(self.config).values()}.difference(given)
+        if missing:
+            _logger.error(
+                "super.users: wanted %s in it, on every node: others know this node by that name, "
+                "and refuse what it asks for and what it forwards for clients",
+                " and ".join(sorted(missing)),
+            )
 
     @property
     def member(self) -> Member | QuorumMember | None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from kafkalog.controller.client_quotas import MUTATION_RATE
 from kafkalog.errors import BadZnode, InvalidRequest, Timeout
 from kafkalog.metadata.image import MetadataImage
 from kafkalog.metadata.requests import Result
@@ -61,6 +62,8 @@ class Protection:
         self._notified = {pattern: Notifications(session, folder)
                           for pattern, folder in acls.CHANGES.items()}  # fmt: skip
         self._said: set[str] = set()
+        self._warned = False
+        """True once a quota that nobody enforces was named."""
 
     def forget(self) -> None:
         """The session ended, and with it all watches: read everything at the next look."""
@@ -72,6 +75,7 @@ class Protection:
         Raises: ZooKeeperAway: the next look reads everything.
         """
         with self._lock:
+            self._warn_of(self._known().quotas)
             stale, self._stale = self._stale, True  # until all is read
             if stale or not self._read_notified():
                 self._read_all()
@@ -211,10 +215,19 @@ class Protection:
 
     def _use_clients(self, scram: Mapping[Any, Any], quotas: Mapping[Any, Any]) -> None:
         image = self._known()
+        self._warn_of(quotas)
         parts = {"scram": scram} if scram != image.scram else {}
         parts |= {"quotas": quotas} if quotas != image.quotas else {}
         if parts:
             self._use(**parts)
+
+    def _warn_of(self, quotas: Mapping[Any, Mapping[str, float]]) -> None:
+        if not self._warned and any(MUTATION_RATE in one for one in quotas.values()):
+            self._warned = True
+            _logger.warning(
+                "ZooKeeper holds quotas with %s, which another broker wrote: this node does not "
+                "enforce them, neither as a broker nor as the controller", MUTATION_RATE,
+            )  # fmt: skip
 
     # ---- changes -------------------------------------------------------------------------------
 

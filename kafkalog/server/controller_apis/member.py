@@ -16,7 +16,7 @@ from kafkalog.errors import (
     for_clients,
 )
 from kafkalog.metadata.image import BROKER
-from kafkalog.server.controller_apis.protection import PROTECTION
+from kafkalog.server.controller_apis.protection import ON_ZOOKEEPER
 from kafkalog.server.controller_apis.settings_requests import SETTINGS_REQUESTS
 from kafkalog.server.controller_apis.topic_creation import TopicCreation
 from kafkalog.server.failures import answer_failure, handler_failed
@@ -57,7 +57,7 @@ class ClusterMember:
         """
         settings, protecting = (
             SETTINGS_REQUESTS.get(request.api.key),
-            PROTECTION.get(request.api.key),
+            ON_ZOOKEEPER.get(request.api.key),
         )
         if protecting is not None:
             self._answer_here(request, lambda: protecting(self._member.alter, request))

@@ -5,11 +5,12 @@ A single node writes them into its metadata log, any node of a cluster into ZooK
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.controller import acls, users
-from kafkalog.controller.client_quotas import IP, alter_client_quotas
+from kafkalog.controller.client_quotas import IP, MUTATION_RATE, alter_client_quotas
 from kafkalog.metadata import translation
 from kafkalog.metadata.addresses import address_of
 from kafkalog.metadata.image import MetadataImage
@@ -20,7 +21,7 @@ from kafkalog.wire import apis
 if TYPE_CHECKING:
     from kafkalog.server.request import Request
 
-__all__ = ["PROTECTION", "Alter"]
+__all__ = ["ON_ZOOKEEPER", "PROTECTION", "Alter"]
 
 Fields = Mapping[str, Any]
 Alter = Callable[[Callable[[MetadataImage], Planned]], list[Result]]
@@ -42,13 +43,19 @@ def _alter_user_scram_credentials(alter: Alter, request: Request) -> Fields:
     }
 
 
-def _alter_client_quotas(alter: Alter, request: Request) -> Fields:
+def _alter_client_quotas(
+    alter: Alter, request: Request, unenforced: Collection[str] = ()
+) -> Fields:
     """Change quotas; open connections obey them before the answer is sent."""
     asked = translation.quota_changes(request.body)
     # Names are resolved here, not while others wait for the metadata.
     names = {name for one in asked.changes for kind, name in one.entity if kind == IP and name}
     known = {name for name in names if address_of(name)}
-    return {"entries": alter(lambda image: alter_client_quotas(image, asked, known.__contains__))}
+
+    def planned(image: MetadataImage) -> Planned:
+        return alter_client_quotas(image, asked, known.__contains__, unenforced)
+
+    return {"entries": alter(planned)}
 
 
 def _create_acls(alter: Alter, request: Request) -> Fields:
@@ -69,3 +76,8 @@ PROTECTION: Mapping[int, Callable[[Alter, Request], Fields]] = {
     apis.DELETE_ACLS.key: _delete_acls,
 }
 """By API key."""
+ON_ZOOKEEPER: Mapping[int, Callable[[Alter, Request], Fields]] = {
+    **PROTECTION,
+    apis.ALTER_CLIENT_QUOTAS.key: partial(_alter_client_quotas, unenforced=(MUTATION_RATE,)),
+}
+"""The same for a node on ZooKeeper, whose controller may be any broker's: none counts changes."""

@@ -251,6 +251,21 @@ def test_hosts_match_as_a_whole_or_by_a_mask(pattern: str, host: str, wanted: bo
     assert authorizer(one).allows(ALICE, host, READ, TOPIC, "t") == wanted
 
 
+def test_masks_that_only_deny() -> None:
+    """As in Kafka 3.9; the resource is named all the same, so the default does not hold."""
+    masked = acl(host="10.0.0.0/8")
+    found = Authorizer(allow_if_no_acl=True, masks_allow=False)
+    found.add(masked)
+    found.add(acl(name="*", principal="User:*", kind=GROUP))
+    found.add(acl(name="*", principal="User:*", kind=GROUP, host="10.0.0.0/8",
+                  permission=DENY))  # fmt: skip
+    for host in ("10.1.2.3", "10.0.0.0/8", "11.0.0.1"):
+        assert not found.allows(ALICE, host, READ, TOPIC, "t"), host
+        assert list(found.own(ALICE, host, TOPIC)) == []
+    assert not found.allows(ALICE, "10.1.2.3", READ, GROUP, "g")
+    assert found.allows(ALICE, "11.0.0.1", READ, GROUP, "g")
+
+
 def test_masks_want_the_level_that_has_them() -> None:
     with pytest.raises(UnsupportedVersion, match=r"4\.4-IV1"):
         check_acl(acl(host="10.0.0.0/8"), masks=False)

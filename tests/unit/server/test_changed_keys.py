@@ -18,7 +18,7 @@ from kafkalog.server.broker import Broker, node_of
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.certificates import client_context, pem_of
 from tests.support.raw import Raw
-from tests.support.waiting import LIMIT_S
+from tests.support.waiting import LIMIT_S, wait_for
 
 BROKER, SELF, EVERY = 4, "1", ""
 LOCATION = "listener.name.ssl.ssl.keystore.location"
@@ -158,6 +158,24 @@ def test_a_key_that_cannot_be_used_is_refused(keys: Keys, broker: Broker) -> Non
     assert shown(broker, keys) == of_file(keys.first)
     with raw_of(broker) as raw:
         assert LOCATION not in raw.describe(BROKER, SELF)
+
+
+def test_a_stored_key_that_is_gone(keys: Keys, caplog: pytest.LogCaptureFixture) -> None:
+    """The key of the start stays in use, which is logged once, until the stored one is back."""
+    second = keys.make("second")
+    text = second.read_text()
+    with keys.broker() as broker:
+        assert alter(broker, **{LOCATION: str(second)}).error_code == 0
+    second.unlink()
+    with keys.broker() as broker:
+        assert shown(broker, keys) == of_file(keys.first)
+        assert alter(broker, **{"num.io.threads": "5"}).error_code == 0
+        assert caplog.text.count("the old keys stay in use") == 1
+        # Another setting with it is checked: the stored key is not the one in use.
+        refused = alter(broker, **{BEGIN + "keystore.type": "PEM"})
+        assert refused.error_code == ErrorCode.INVALID_REQUEST
+        second.write_text(text)
+        wait_for(lambda: shown(broker, keys) == of_file(second), "it is used")
 
 
 @pytest.mark.parametrize(

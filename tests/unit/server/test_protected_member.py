@@ -8,17 +8,23 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.cluster.node.member import Member
 from kafkalog.config.authorizer import ACL_AUTHORIZER, STANDARD_AUTHORIZER
 from kafkalog.errors import InvalidSetting
+from kafkalog.security.acls import Acl, Pattern, Permission
+from kafkalog.security.permissions import Kind, Operation
+from kafkalog.security.principal import ANONYMOUS
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.testing.standin import StandIn
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.zookeeper import acls
 from kafkalog.zookeeper.acls import Resource
+from kafkalog.zookeeper.altering import entity_operations
 from kafkalog.zookeeper.reading import CLIENTS
 from kafkalog.zookeeper.session import Create, Set, open_session
 from tests.kafka.cluster import deeds
+from tests.support import sasl
 from tests.support.raw import Raw
 from tests.support.waiting import wait_for
 from tests.unit.server.test_acls import creation, wanted
@@ -99,6 +105,96 @@ def test_a_change_without_zookeeper_is_a_retriable_error(inside: StandIn, tmp_pa
         assert len(raw.call(apis.DESCRIBE_ACLS, **wanted()).resources) == 1
 
 
+def test_a_quota_that_nobody_enforces_is_refused(
+    inside: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A value that another broker wrote is warned of once, whether it was there at the start or
+    comes later."""
+    rate = "controller_mutation_rate"
+    with open_session(inside.hosts, lambda _: None) as session:
+        session.ensure(["/config/clients", "/config/changes"])
+        for client in ("before", "while"):
+            entity = "clients", client
+            if client == "while":
+                broker = Broker(tmp_path / "1", config=settings(inside.hosts))
+            assert session.commit(entity_operations(entity, None, {rate: "1.0"})).done
+        with broker, Raw(broker.bootstrap_servers) as raw:
+            wait_for(lambda: len(node_of(broker).image.quotas) == 2, "both are known")
+            entry = {"entity": [{"entity_type": "client-id", "entity_name": "before"}],
+                     "ops": [{"key": rate, "value": 2.0, "remove": False}]}  # fmt: skip
+            (row,) = raw.call(apis.ALTER_CLIENT_QUOTAS, entries=[entry]).entries
+            assert row.error_code == ErrorCode.INVALID_REQUEST
+            assert row.error_message.startswith(f"{rate}: a cluster on ZooKeeper does not")
+            entry["ops"] = [{"key": rate, "value": 0.0, "remove": True}]
+            (row,) = raw.call(apis.ALTER_CLIENT_QUOTAS, entries=[entry]).entries
+            assert row.error_code == 0
+            assert [*node_of(broker).image.quotas] == [(("client-id", "while"),)]
+    assert sum(rate in one.getMessage() for one in caplog.records) == 1
+
+
+@pytest.mark.parametrize(
+    ("listener", "supers", "missing"),
+    [("PLAINTEXT", "User:admin", "User:ANONYMOUS"), ("PLAINTEXT", "User:ANONYMOUS", None),
+     ("SASL_PLAINTEXT", "User:ANONYMOUS;User:bob", "User:alice"),
+     ("SASL_PLAINTEXT", "User:bob; User:alice", None)],
+)  # fmt: skip
+def test_a_node_that_is_no_super_user_says_so(
+    inside: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture, listener: str, supers: str,
+    missing: str | None,
+) -> None:  # fmt: skip
+    """Its password does not appear."""
+    login = f'{sasl.PLAIN_MODULE} required username="alice" password="S3CRET" user_alice="S3CRET";'
+    by_sasl = {
+        **sasl.settings(), "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": login,
+    }  # fmt: skip
+    config = settings(inside.hosts, **{
+        **(by_sasl if listener.startswith("SASL") else {}), "super.users": supers,
+        "listeners": f"{listener}://127.0.0.1:0", "inter.broker.listener.name": listener,
+    })  # fmt: skip
+    with Broker(tmp_path / "1", config=config):
+        said = [one.getMessage() for one in caplog.records if "super.users" in one.getMessage()]
+    assert len(said) == (missing is not None)
+    assert all(one.startswith(f"super.users: wanted {missing} in it") for one in said)
+    assert "S3CRET" not in caplog.text
+
+
+def test_stored_settings_that_would_protect_are_refused(inside: StandIn, tmp_path: Path) -> None:
+    """Before anything is written."""
+    with open_session(inside.hosts, lambda _: None) as session:
+        session.ensure(["/config/brokers", "/config/changes"])
+        entity = "brokers", "1"
+        stored = {"listener.name.plaintext.principal.builder.class": "example.Builder"}
+        assert session.commit(entity_operations(entity, None, stored)).done
+        with pytest.raises(InvalidSetting, match=r"broker 1: .*principal\.builder\.class") as found:
+            Broker(tmp_path / "1", config=settings(inside.hosts))
+        assert "example.Builder" not in str(found.value)
+        assert session.children("/brokers/ids") in (None, [])
+    assert not (tmp_path / "1").exists()
+
+
+def test_a_mask_in_zookeeper_allows_nothing(inside: StandIn, tmp_path: Path) -> None:
+    """It is shown, and kept if the resource gets another ACL."""
+    masked = Acl(Kind.TOPIC, "t", Pattern.LITERAL, "User:ANONYMOUS", "127.0.0.0/8", Operation.READ,
+                 Permission.ALLOW)  # fmt: skip
+    config = settings(inside.hosts, **{"super.users": "User:admin"})
+    ask = ANONYMOUS, "127.0.0.1", Operation.READ, Kind.TOPIC, "t"
+    resource = Resource.of(masked)
+    with open_session(inside.hosts, lambda _: None) as session:
+        session.ensure(acls.folders_of(resource))
+        assert session.commit(acls.operations(resource, None, {masked: True})).done
+        with Broker(tmp_path / "1", config=config) as broker:
+            node = node_of(broker)
+            authorizer = node.admission._authorizer
+            assert authorizer is not None
+            assert not authorizer.allows(*ask)
+            plain = masked._replace(host="127.0.0.1")
+            wanted = acls.operations(resource, session.read(acls.path_of(resource)), {plain: True})
+            assert session.commit(wanted).done
+            wait_for(lambda: authorizer.allows(*ask), "the second one allows")
+            assert set(node.image.acls.values()) == {masked, plain}
+
+
 def test_acls_that_come_to_a_node_without_an_authorizer_are_warned_of(
     inside: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -129,3 +225,32 @@ def test_each_kind_of_cluster_has_its_authorizer(
     with pytest.raises(InvalidSetting, match=r"authorizer\.class\.name"):
         Broker(tmp_path / "data", config=config)
     assert not (tmp_path / "data").exists()
+
+
+def test_an_id_that_only_the_controller_knows_yet_is_not_deleted(
+    inside: StandIn, tmp_path: Path
+) -> None:
+    """The node would forward the request with its own rights."""
+    config = settings(inside.hosts, **{
+        **sasl.settings(), "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+    })  # fmt: skip
+    with (
+        Broker(tmp_path / "1", config=config) as broker,
+        Raw(f"127.0.0.1:{node_of(broker).advertised[0].port}") as admin,
+        Raw(f"127.0.0.1:{node_of(broker).advertised[1].port}") as alice,
+        open_session(inside.hosts, lambda _: None) as session,
+    ):
+        member = node_of(broker).metadata
+        assert isinstance(member, Member)
+        wait_for(lambda: member.controller == 1, "it is the controller")
+        topic_id = admin.create("t").topic_id
+        wait_for(lambda: topic_id in member.image.names, "the node knows the topic")
+        assert sasl.authenticate(alice).error_code == 0
+        member._use(topics={}, names={})  # as before the controller has said it
+        wanted = [{"name": None, "topic_id": topic_id}]
+        (row,) = alice.call(apis.DELETE_TOPICS, topics=wanted, timeout_ms=30_000).responses
+        assert (row.error_code, row.error_message, row.topic_id, row.name) == (
+            ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.", topic_id, None,
+        )  # fmt: skip
+        assert session.children("/admin/delete_topics") == []
+        assert session.children("/brokers/topics") == ["t"]
