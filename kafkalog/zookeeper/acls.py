@@ -15,14 +15,15 @@ from kafkalog.errors import BadZnode, InvalidRequest
 from kafkalog.security.acls import ALL, WILDCARD, Acl, Pattern, Permission
 from kafkalog.security.authorizer import EVERYONE
 from kafkalog.security.permissions import Kind, Operation
+from kafkalog.zookeeper import entities
 from kafkalog.zookeeper.documents import ZNODE_BYTES_MAX, Document, document
 from kafkalog.zookeeper.loading import Znode
 from kafkalog.zookeeper.session import Create, Delete, Set
 from kafkalog.zookeeper.session import Operation as Write
 
 __all__ = [
-    "CHANGES", "ROOTS", "Resource", "check_resource", "denial", "folders_of", "kind_named",
-    "operations", "path_of", "read_acls", "read_change", "write_acls", "write_change",
+    "CHANGE", "CHANGES", "ROOTS", "Resource", "check_resource", "denial", "folders_of",
+    "kind_named", "operations", "path_of", "read_acls", "read_change", "write_acls", "write_change",
 ]  # fmt: skip
 
 ROOTS: Mapping[int, str] = {
@@ -33,7 +34,8 @@ CHANGES: Mapping[int, str] = {
     Pattern.LITERAL: "/kafka-acl-changes", Pattern.PREFIXED: "/kafka-acl-extended-changes",
 }  # fmt: skip
 """By pattern: the folder of the notifications."""
-_CHANGE = "acl_changes_"
+CHANGE = "acl_changes_"
+"""The prefix of their names."""
 _NAME = re.compile(r"[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]+")
 """Names that a znode can have."""
 
@@ -93,7 +95,7 @@ def check_resource(acl: Acl) -> None:
 
     Raises: InvalidRequest.
     """
-    if not _NAME.fullmatch(acl.name) or acl.name in (".", ".."):
+    if not _NAME.fullmatch(acl.name) or acl.name in entities.RELATIVE:
         raise InvalidRequest(
             f"resource name: found {acl.name!r:.80}, which ZooKeeper cannot store; wanted a name "
             "without slashes and control characters"
@@ -174,7 +176,7 @@ def operations(
     left = [*(acl for acl in known if wanted.get(acl, True)), *added]
     if len(left) == len(known) and not added:
         return ()
-    told = Create(f"{CHANGES[resource.pattern]}/{_CHANGE}", write_change(resource), sequence=True)
+    told = Create(f"{CHANGES[resource.pattern]}/{CHANGE}", write_change(resource), sequence=True)
     if not left:
         assert znode is not None
         return Delete(path, znode.version), told
@@ -207,7 +209,7 @@ def read_change(pattern: int, path: str, data: bytes | None) -> Resource:
         if found.text("patternType").upper() != Pattern.PREFIXED.name:
             raise found.wrong("patternType", found.text("patternType"), Pattern.PREFIXED.name)
     kind = kind_named(word)
-    if kind is None or not _NAME.fullmatch(name):
+    if kind is None or not _NAME.fullmatch(name) or name in entities.RELATIVE:
         raise BadZnode(f"{path}: found {word!r:.40} and {name!r:.80}, wanted a resource's type and "
                        "name")  # fmt: skip
     return Resource(kind, pattern, name)

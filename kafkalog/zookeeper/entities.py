@@ -13,12 +13,17 @@ from kafkalog.errors import BadZnode
 from kafkalog.zookeeper.documents import Document, document
 
 __all__ = [
-    "CHANGE", "CHANGES", "CONFIG", "DEFAULT", "KINDS", "Entity", "config_path", "quota_entity",
+    "CHANGE", "CHANGES", "CHANGE_PREFIX", "CONFIG", "DEFAULT", "KINDS", "RELATIVE", "Entity",
+    "config_path", "quota_entity",
     "read_change", "read_config", "sanitized", "unsanitized", "write_change", "write_config",
 ]  # fmt: skip
 
-CONFIG, CHANGES, CHANGE = "/config", "/config/changes", "/config/changes/config_change_"
+CONFIG, CHANGES = "/config", "/config/changes"
+CHANGE_PREFIX = "config_change_"
+CHANGE = f"{CHANGES}/{CHANGE_PREFIX}"
 DEFAULT = "<default>"
+RELATIVE = (".", "..")
+"""Names that no znode can have, and that `sanitized` leaves as they are."""
 KINDS = ("topics", "brokers", "clients", "users", "ips")
 QUOTAS = {"users": "user", "clients": "client-id", "ips": "ip"}
 """The kinds of entity that quotas have, by Kafka's words on the wire."""
@@ -69,7 +74,7 @@ def read_change(path: str, data: bytes | None) -> Entity:
 
 def _is_entity(entity: Entity) -> bool:
     kinds, names = entity[::2], entity[1::2]
-    if len(kinds) != len(names) or not all(names):
+    if len(kinds) != len(names) or not all(names) or {*names} & {*RELATIVE}:
         return False
     return kinds == ("users", "clients") or (len(kinds) == 1 and kinds[0] in KINDS)
 

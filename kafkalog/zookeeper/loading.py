@@ -6,6 +6,7 @@ Pure.  An unreadable znode is left out and reported; all others are used.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from kafkalog.errors import BadZnode
@@ -71,9 +72,14 @@ class Loaded(NamedTuple):
     """The errors of znodes that were left out."""
 
 
-def load(znodes: Tree, node_id: int) -> Loaded:
-    """Load a whole tree, for the broker `node_id`."""
-    return _Loading(znodes).load(node_id)
+Quotas = Mapping[Any, Mapping[str, float]]
+"""By the entity as the wire has it."""
+
+
+def load(znodes: Tree, node_id: int, quotas: Quotas = MappingProxyType({})) -> Loaded:
+    """Load a whole tree, for the broker `node_id`; `quotas`: those that were known before, which
+    stay where they have become unreadable."""
+    return _Loading(znodes, quotas).load(node_id)
 
 
 def broker(number: int, znode: Znode) -> Broker:
@@ -93,8 +99,8 @@ def broker(number: int, znode: Znode) -> Broker:
 
 
 class _Loading:
-    def __init__(self, znodes: Tree) -> None:
-        self._znodes = znodes
+    def __init__(self, znodes: Tree, quotas: Quotas) -> None:
+        self._znodes, self._known_quotas = znodes, quotas
         self._children: dict[str, list[str]] = {}
         for path in znodes:
             parent, _, name = path.rpartition("/")
@@ -204,8 +210,10 @@ class _Loading:
             client = users.read(entity, data)
             self._problems += client.problems
             scram |= users.credentials(entity, client)
-            if client.quotas:
-                quotas[entities.quota_entity(entity)] = client.quotas
+            pairs = entities.quota_entity(entity)
+            rates = self._known_quotas.get(pairs) if client.quotas is None else client.quotas
+            if rates:
+                quotas[pairs] = rates
         return configs, quotas, scram
 
     def _topic_settings(self, name: str, topic: Topic | None) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from kafkalog.errors import InvalidRequest
 from kafkalog.metadata.changes import acl_of
 from kafkalog.metadata.image import METADATA_VERSION, MetadataImage
 from kafkalog.security.acls import Acl
@@ -41,7 +42,7 @@ def planned_on(image: MetadataImage) -> MetadataImage:
 def changes_of(image: MetadataImage, records: Iterable[tuple[str, Any]]) -> Changes:
     """The changes that records make; `image`: the one that they were planned on.
 
-    Raises: InvalidRequest: an ACL that the tree cannot hold.
+    Raises: InvalidRequest: an ACL, a user or a client that the tree cannot hold.
     """
     rules: dict[Resource, dict[Acl, bool]] = {}
     settings: dict[entities.Entity, dict[str, str | None]] = {}
@@ -55,8 +56,19 @@ def changes_of(image: MetadataImage, records: Iterable[tuple[str, Any]]) -> Chan
             rules.setdefault(Resource.of(acl), {})[acl] = False
         else:
             entity, key, value = _SETTINGS[name](fields)
+            _check_entity(entity)
             settings.setdefault(entity, {})[key] = value
     return Changes(rules, settings)
+
+
+def _check_entity(entity: entities.Entity) -> None:
+    """Raises: InvalidRequest."""
+    for kind, name in zip(entity[::2], entity[1::2], strict=True):
+        if name in entities.RELATIVE:
+            raise InvalidRequest(
+                f"{entities.QUOTAS[kind]}: found {name!r}, which ZooKeeper cannot store; wanted "
+                "another name"
+            )
 
 
 _Setting = tuple[entities.Entity, str, str | None]

@@ -21,13 +21,19 @@ from kafkalog.zookeeper import entities, own_settings, tree
 from kafkalog.zookeeper.documents import DENIED
 from kafkalog.zookeeper.events import Read, Seen, WatchesLost
 from kafkalog.zookeeper.loading import Loaded, Znode, broker
+from kafkalog.zookeeper.notifications import (
+    PURGED_AT_ONCE,
+    is_obsolete,
+    new_numbers,
+    numbered,
+)
 from kafkalog.zookeeper.store import Reads, Removals, ZooKeeperRecords
 
 __all__ = ["WATCHES", "ZooKeeperStore", "controller"]
 
 _logger = logging.getLogger(__name__)
 CHANGES_MAX = 1000
-"""Notifications of changed settings that are kept, for brokers that have not read them yet."""
+"""Notifications of changed settings that are kept, whatever their age."""
 
 
 class ZooKeeperStore(ZooKeeperRecords):
@@ -35,8 +41,8 @@ class ZooKeeperStore(ZooKeeperRecords):
 
     def __init__(self, claim: Claim, loaded: Loaded) -> None:
         super().__init__(claim, loaded)
-        self.config_change = ""
-        """The last notification of settings that was read."""
+        self.config_change: int | None = None
+        """The number of the last notification of settings that was read; -1: there was none."""
 
     def first_works(self) -> Sequence[Work]:
         """Read everything that is watched, and clear up."""
@@ -216,11 +222,15 @@ def reassignment_seen(store: ZooKeeperStore, active: Active) -> Steps[None]:
 def settings_seen(store: ZooKeeperStore, active: Active) -> Steps[None]:
     """Settings changed: apply what topics say about elections."""
     (names,) = yield Reads([Read(entities.CHANGES, children=True, watch=True)])
-    new = [name for name in names or () if name > store.config_change]
-    paths = [f"{entities.CHANGES}/{name}" for name in new]
+    there = numbered(names or (), entities.CHANGE_PREFIX)
+    last = store.config_change
+    new = list(there) if last is None else new_numbers(there, last)
+    paths = [f"{entities.CHANGES}/{there[number]}" for number in new or ()]
     znodes = (yield Reads([Read(path) for path in paths])) if paths else []
-    store.config_change = max([store.config_change, *new])
+    store.config_change = max(there, default=-1)
     changed: dict[str, None] = {}
+    if new is None or (last is not None and None in znodes):  # some are missing
+        changed = dict.fromkeys(active.context.ids)
     for path, znode in zip(paths, znodes, strict=True):
         entity = None if znode is None else store.parsed(entities.read_change, path, znode.data)
         if entity is not None and entity[0] == "topics" and entity[1] in active.context.ids:
@@ -230,7 +240,16 @@ def settings_seen(store: ZooKeeperStore, active: Active) -> Steps[None]:
     for name, config in zip(changed, found, strict=True):
         said = _unclean(store, name, config)
         yield from topics.unclean_changed(active.context, active.batch, name, said)
-    old = [f"{entities.CHANGES}/{name}" for name in (names or [])[:-CHANGES_MAX]]
+    now_ms = max((znode.created_ms for znode in znodes if znode is not None), default=0)
+    yield from _purge([*there.values()][:-CHANGES_MAX][:PURGED_AT_ONCE], now_ms)
+
+
+def _purge(names: Sequence[str], now_ms: int) -> Steps[None]:
+    """Delete the notifications of settings that are obsolete."""
+    paths = [f"{entities.CHANGES}/{name}" for name in names]
+    znodes = (yield Reads([Read(path) for path in paths])) if paths and now_ms else []
+    old = [path for path, znode in zip(paths, znodes, strict=False)
+           if znode is not None and is_obsolete(znode, now_ms)]  # fmt: skip
     if old:
         yield Removals(old)
 

@@ -130,7 +130,9 @@ class Member:
         inner = {name: self._protocol(name) for name in (listener, self._control_listener)}
         self._unsupported = UnsupportedWatch(self.session, node, inner)
         self._protection = Protection(self.session, lambda: self.image, self._use)
-        self._watching = SessionWatch(self.session, told, self._set, self._begun, self._looked)
+        self._watching = SessionWatch(
+            self.session, told, self._set, self._begun, self._looked, self._missed
+        )
         self._unread: dict[str, UUID] = {}  # topics whose settings could not be read yet
         self._standing = self._at_start()
         patiently(self._protection.look, self.patience_s)
@@ -178,6 +180,8 @@ class Member:
             epoch = patiently(self._register, self.patience_s)
             self.owned()
         self._watching.start()
+        if not self._protection.is_whole:
+            self._watching.look()
         return epoch
 
     def _register(self) -> int:
@@ -347,14 +351,15 @@ class Member:
         for line in self._connections:
             line.turn()
 
-    def _looked(self) -> None:
-        """The tree may have changed, or be within reach again."""
+    def _looked(self) -> bool:
+        """The tree may have changed, or be within reach again; False: it is not wholly readable."""
         self._protection.look()
         if self._unread:
             with self._lock:
                 self._learn(())
         self._compare()
         self._unsupported.look()
+        return self._protection.is_whole
 
     def _compare(self) -> None:
         """Forget topics that the tree lacks, once under each controller and in each life of this
@@ -422,6 +427,17 @@ class Member:
                 _logger.warning("%s", problem)
         self._unsupported.settings({("topics", name): said for name, said in found.items()})
         return found
+
+    def _missed(self) -> None:
+        """Any settings may have changed: read all again."""
+        image = self.image
+        topics = {*image.topics, *(name for kind, name in image.configs if kind == TOPIC)}
+        brokers = {entities.DEFAULT, str(self.node), *map(str, image.brokers)}
+        brokers |= {name for kind, name in image.configs if kind == BROKER and name}
+        self._set(
+            [*(("topics", name) for name in topics), *(("brokers", name) for name in brokers)]
+        )
+        self._protection.forget_clients()
 
     def _set(self, changed: Sequence[entities.Entity]) -> None:
         """Read the settings of these again: they were changed."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -59,7 +58,7 @@ class Protection:
         self._clients_known = True
         """False if that includes users, clients and addresses."""
         self._rules: dict[Resource, Acls] = {}
-        self._notified = {pattern: Notifications(session, folder)
+        self._notified = {pattern: Notifications(session, folder, acls.CHANGE)
                           for pattern, folder in acls.CHANGES.items()}  # fmt: skip
         self._said: set[str] = set()
         self._warned = False
@@ -69,6 +68,15 @@ class Protection:
         """The session ended, and with it all watches: read everything at the next look."""
         self._stale, self._clients_known = True, False
 
+    def forget_clients(self) -> None:
+        """Changes of users, clients or addresses were missed: read them all at the next look."""
+        self._clients_known = False
+
+    @property
+    def is_whole(self) -> bool:
+        """False if something was unreadable at the last look: the next one reads it again."""
+        return self._clients_known and not self._stale
+
     def look(self) -> None:
         """Read the ACLs that notifications name; all of them, if some may have been missed.
 
@@ -77,22 +85,19 @@ class Protection:
         with self._lock:
             self._warn_of(self._known().quotas)
             stale, self._stale = self._stale, True  # until all is read
-            if stale or not self._read_notified():
-                self._read_all()
+            whole = (not stale and self._read_notified()) or self._read_all()
             if not self._clients_known:
-                self._read_clients()
-                self._clients_known = True
-            self._stale = False
+                self._clients_known = self._read_clients()
+            self._stale = not whole
 
     # ---- ACLs ----------------------------------------------------------------------------------
 
     def _read_notified(self) -> bool:
         """Read what was notified; False: that does not say all."""
-        now_ms = int(time.time() * 1000)
         changed: dict[Resource, None] = {}
         try:
             for pattern, folder in self._notified.items():
-                found = folder.look(now_ms)
+                found = folder.look()
                 if found is None:
                     return False
                 for path, data in found:
@@ -103,24 +108,28 @@ class Protection:
         self._read_resources(changed)
         return True
 
-    def _read_all(self) -> None:
+    def _read_all(self) -> bool:
+        """Read all again; False: not all of it can be listed."""
+        whole = True
         denied: dict[Resource, Acls] = {}
         for folder in self._notified.values():
             try:
                 folder.begin()
             except BadZnode as problem:
-                self._say(f"{problem}: changes of ACLs are only read when this node starts")
+                whole = False
+                self._say(f"{problem}: until it is readable, all ACLs are read from time to time")
         places: list[Resource] = []
         for pattern in acls.ROOTS:
             try:
                 places += self._resources(pattern)
             except BadZnode as problem:
+                whole = False
                 self._say(f"{problem}: until it is readable, everything is denied")
-                denied |= {_unlisted(kind): self._denied(_all_of(kind)) for kind in Kind}
+                denied |= {_unlisted(kind): _all_denied(kind) for kind in Kind}
         rules = self._readable(places) | denied
         self._rules = rules
-        whole = {number: acl for some in rules.values() for number, acl in some.items()}
-        self._use_acls(whole)
+        self._use_acls({number: acl for some in rules.values() for number, acl in some.items()})
+        return whole
 
     def _resources(self, pattern: int) -> Iterable[Resource]:
         """All resources of one pattern that have a znode.
@@ -178,17 +187,18 @@ class Protection:
 
     # ---- users, clients and addresses ----------------------------------------------------------
 
-    def _read_clients(self) -> None:
-        """Read all of them again."""
+    def _read_clients(self) -> bool:
+        """Read all of them again; False: not all can be listed."""
         try:
-            loaded = load(self._session.tree(*CLIENTS), 0)
+            loaded = load(self._session.tree(*CLIENTS), 0, self._known().quotas)
         except BadZnode as problem:
             self._say(f"{problem}: until it is readable, no SCRAM credential is accepted")
-            self._use(scram={})
-            return
+            self._use_clients({}, self._known().quotas)
+            return False
         for each in loaded.problems:
             self._say(str(each))
         self._use_clients(loaded.image.scram, loaded.image.quotas)
+        return True
 
     def read_clients(self, changed: Iterable[entities.Entity]) -> None:
         """Read the settings of these again: they were changed.
@@ -238,8 +248,8 @@ class Protection:
         Each znode is written by itself: after an error, some may have been.  A request that is
         repeated does no harm.
 
-        Raises: ZooKeeperAway; BadZnode: a znode that would change is unreadable; InvalidRequest: an
-        ACL that ZooKeeper cannot store; Timeout: others changed it again and again.
+        Raises: ZooKeeperAway; BadZnode: a znode that would change is unreadable; InvalidRequest: a
+        name that ZooKeeper cannot store; Timeout: others changed it again and again.
         """
         with self._lock:
             image = protecting.planned_on(self._known())
@@ -285,8 +295,10 @@ class Protection:
             _logger.error("%s", problem)
 
 
-def _all_of(kind: Kind) -> Resource:
-    return Resource(kind, Pattern.LITERAL, WILDCARD)
+def _all_denied(kind: Kind) -> Acls:
+    """Denies everything about all resources of a kind; a stored ACL that does has another id."""
+    acl = acls.denial(Resource(kind, Pattern.LITERAL, WILDCARD))
+    return {uuid.uuid5(_IDS, f"unlisted {int(kind)}"): acl}
 
 
 def _unlisted(kind: Kind) -> Resource:

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from kafkalog import errors
+from kafkalog.cluster.node import session_watch
 from kafkalog.cluster.node.member import Member
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.controller import acls as acl_rules
 from kafkalog.controller import users as user_rules
 from kafkalog.controller.client_quotas import alter_client_quotas
-from kafkalog.metadata.image import Change, MetadataImage
+from kafkalog.metadata.image import BROKER, Change, MetadataImage
 from kafkalog.metadata.requests import QuotaChange, QuotaChanges
 from kafkalog.security.acls import ANY, Acl, AclFilter, Pattern, Permission
 from kafkalog.security.permissions import Kind, Operation
@@ -155,6 +156,131 @@ def test_a_lost_notification_has_all_acls_read() -> None:
                 Create(f"{folder}/acl_changes_", b"TOPIC:u", sequence=True),
             ]).done  # fmt: skip
             wait_for(lambda: those(member) == {WRITE}, "all is read")
+
+
+def test_other_children_of_the_folder_are_ignored() -> None:
+    with StandIn() as inside, open_session(inside.hosts, _ignored) as other:
+        write(other, Resource.of(READ), acls.write_acls([READ]))
+        other.ensure([f"{acls.CHANGES[Pattern.LITERAL]}/zzz", f"{entities.CHANGES}/zzz"])
+        with registered(inside) as (member, _), second(inside) as another:
+            write(other, Resource.of(READ), None)
+            wait_for(lambda: not those(member), "revoked")
+            another.alter(user())
+            wait_for(lambda: bool(member.image.scram), "the credential")
+
+
+def test_a_lost_notification_of_settings_has_all_settings_read() -> None:
+    with (
+        StandIn() as inside,
+        open_session(inside.hosts, _ignored) as other,
+        registered(inside) as (member, _),
+    ):
+        member.alter(user())
+        member.alter(user("bob"))
+        last = int((other.children(entities.CHANGES) or [])[-1][-10:])
+        other.ensure(["/config/brokers"])
+        said = entities.write_config({"message.max.bytes": "7000"})
+        assert other.commit([
+            Set(entities.config_path(ALICE), entities.write_config({})),
+            Create("/config/brokers/1", said),
+            Create(entities.CHANGE, entities.write_change(ALICE), sequence=True),
+            Delete(f"{entities.CHANGE}{last + 1:010d}"),
+            Create(entities.CHANGE, entities.write_change(("users", "bob")), sequence=True),
+        ]).done  # fmt: skip
+        wait_for(lambda: [*member.image.scram] == [("bob", 1)], "the credential is gone")
+        assert member.image.configs[BROKER, "1"] == {"message.max.bytes": "7000"}
+
+
+def test_an_entity_that_no_znode_can_have_holds_up_nothing() -> None:
+    with StandIn() as inside, registered(inside) as (member, _):
+        for bad in (("users", ".."), ("users", "u", "clients", ".")):
+            told = Create(entities.CHANGE, entities.write_change(bad), sequence=True)
+            assert member.session.commit([told]).done
+        told = Create("/kafka-acl-changes/acl_changes_", b"TOPIC:..", sequence=True)
+        member.session.ensure(["/kafka-acl-changes"])
+        assert member.session.commit([told]).done
+        member.alter(user())
+        assert [*member.image.scram] == [("alice", 1)]
+        for change in (user("."), quota(1, client_id=".."), quota(1, user="u", client_id=".")):
+            with pytest.raises(errors.InvalidRequest, match="ZooKeeper cannot store"):
+                member.alter(change)
+        assert member.session.children("/config/users") == ["alice"]
+
+
+@contextmanager
+def unreadable(member: Member, *paths: str) -> Iterator[None]:
+    """These cannot be listed."""
+    session: Any = member.session
+    children, whole = session.children, session.tree
+
+    def fail(path: str) -> None:
+        if path in paths:
+            raise errors.BadZnode(f"{path}: as said")
+
+    def listed(path: str, watch: bool = False) -> Any:
+        fail(path)
+        return children(path, watch)
+
+    def walked(*roots: str) -> Any:
+        for root in roots:
+            fail(root)
+        return whole(*roots)
+
+    session.children, session.tree = listed, walked
+    try:
+        yield
+    finally:
+        session.children, session.tree = children, whole
+
+
+def test_what_was_unreadable_is_read_again_without_a_notification(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session_watch, "INCOMPLETE_RETRY_S", 0.01)
+    with StandIn() as inside, open_session(inside.hosts, _ignored) as other:
+        write(other, Resource.of(READ), acls.write_acls([READ]))
+        with registered(inside) as (member, _):
+            member.alter(user())
+            member.alter(quota(7, user="alice"))
+            quotas = member.image.quotas
+            with unreadable(member, "/config/users", "/kafka-acl"):
+                inside.expire(member.session.id)
+                wait_for(lambda: len(those(member)) == len(Kind), "everything is denied")
+                wait_for(lambda: not member.image.scram, "nobody is let in")
+                assert member.image.quotas == quotas
+            wait_for(lambda: those(member) == {READ}, "the ACLs")
+            wait_for(lambda: [*member.image.scram] == [("alice", 1)], "the credentials")
+
+
+def test_a_stored_denial_is_not_that_of_an_unreadable_folder() -> None:
+    everything = acls.denial(Resource(Kind.TOPIC, Pattern.LITERAL, "*"))
+    with StandIn() as inside, open_session(inside.hosts, _ignored) as other:
+        write(other, Resource.of(everything), acls.write_acls([everything]))
+        write(other, Resource.of(PREFIX), acls.write_acls([PREFIX]))
+        with (
+            registered(inside) as (member, _),
+            unreadable(member, "/kafka-acl-extended/prefixed"),
+        ):
+            inside.expire(member.session.id)
+            wait_for(lambda: len(member.image.acls) == len(Kind) + 1, "both")
+            member.alter(delete(AclFilter(Kind.TOPIC, "*", ANY)))
+            assert other.read("/kafka-acl/Topic/*") is None
+            assert everything in those(member), "the folder is still unreadable"
+
+
+def test_quotas_that_become_unreadable_stay_through_a_lost_session() -> None:
+    with (
+        StandIn() as inside,
+        open_session(inside.hosts, _ignored) as other,
+        registered(inside) as (member, _),
+    ):
+        member.alter(user())
+        member.alter(quota(7, user="alice"))
+        quotas = member.image.quotas
+        assert other.commit([Set(entities.config_path(ALICE), b"{")]).done
+        inside.expire(member.session.id)
+        wait_for(lambda: not member.image.scram, "it is read")
+        assert member.image.quotas == quotas != {}
 
 
 def test_after_a_lost_session_everything_is_read_again() -> None:

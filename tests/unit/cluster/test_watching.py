@@ -12,7 +12,7 @@ from kafkalog import errors
 from kafkalog.cluster.node.session_watch import SessionWatch
 from kafkalog.testing.standin import StandIn
 from kafkalog.zookeeper import entities
-from kafkalog.zookeeper.session import Create, Life, Seen, open_session
+from kafkalog.zookeeper.session import Create, Delete, Life, Seen, open_session
 from tests.support.waiting import wait_for
 
 PROBLEMS = [errors.BadZnode("as said"), errors.ZooKeeperAway("as said"), RuntimeError("as said")]
@@ -25,7 +25,7 @@ class Told:
         self.problem = problem
         self.events: queue.SimpleQueue[Life | Seen | None] = queue.SimpleQueue()
         self.changed: list[Sequence[entities.Entity]] = []
-        self.begun = 0
+        self.begun = self.missed = 0
         self.failing = {"changed": 0, "begun": 0}
 
     def on_changed(self, changed: Sequence[entities.Entity]) -> None:
@@ -35,6 +35,9 @@ class Told:
     def on_begun(self) -> None:
         self._fail("begun")
         self.begun += 1
+
+    def on_missed(self) -> None:
+        self.missed += 1
 
     def _fail(self, what: str) -> None:
         if self.failing[what]:
@@ -47,7 +50,9 @@ def watching(told: Told) -> Iterator[StandIn]:
     with StandIn() as inside:
         session = open_session(inside.hosts, told.events.put)
         session.ensure([entities.CHANGES])
-        made = SessionWatch(session, told.events, told.on_changed, told.on_begun)
+        made = SessionWatch(
+            session, told.events, told.on_changed, told.on_begun, missed=told.on_missed
+        )
         made.start()
         try:
             yield inside
@@ -89,3 +94,35 @@ def test_a_new_session_is_told_until_it_is_taken(problem: Exception) -> None:
         change(inside, "t")
         wait_for(lambda: told.changed, "it is reported")
     assert (told.begun, told.failing["begun"], told.changed) == (1, 0, [[("topics", "t")]])
+
+
+def test_an_entity_that_fails_holds_up_no_others() -> None:
+    told = Told(RuntimeError("as said"))
+    taken: list[entities.Entity] = []
+
+    def changed(some: Sequence[entities.Entity]) -> None:
+        if ("topics", "bad") in some:
+            raise told.problem
+        taken.extend(some)
+
+    told.on_changed = changed  # type: ignore[method-assign]
+    with watching(told) as inside:
+        for name in ("bad", "t", "bad", "u"):
+            change(inside, name)
+        wait_for(lambda: {("topics", "t"), ("topics", "u")} <= {*taken}, "the others")
+
+
+def test_a_gap_is_reported_and_other_children_are_ignored() -> None:
+    told = Told(RuntimeError("as said"))
+    with watching(told) as inside, open_session(inside.hosts, lambda _: None) as session:
+        change(inside, "t")
+        wait_for(lambda: told.changed, "reported")
+        said = entities.write_change(("topics", "u"))
+        assert session.commit([
+            Create(entities.CHANGE, said, sequence=True), Delete(f"{entities.CHANGE}{1:010d}"),
+            Create(entities.CHANGE, said, sequence=True),
+        ]).done  # fmt: skip
+        wait_for(lambda: told.missed, "a gap")
+        change(inside, "v")
+        wait_for(lambda: len(told.changed) == 2, "it goes on")
+    assert (told.missed, told.changed[1:]) == (1, [[("topics", "v")]])

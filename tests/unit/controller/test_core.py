@@ -28,8 +28,9 @@ from kafkalog.wire.tables.controller import (
     UPDATE_METADATA,
 )
 from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
-from kafkalog.zookeeper import entities, tree
+from kafkalog.zookeeper import entities, tree, watches
 from kafkalog.zookeeper.events import WatchesLost
+from kafkalog.zookeeper.notifications import OBSOLETE_MS
 from kafkalog.zookeeper.session import Create, Set
 from kafkalog.zookeeper.store import partition_state
 from tests.unit.controller.driven import T_ID, Driven, broker_epoch, kinds, stops, topic
@@ -235,6 +236,36 @@ def test_a_topic_changes_its_mind_about_unclean_leaders(of: Driven) -> None:
     assert of.commit([Create(f"{entities.CHANGE}0000000000", data)]).done
     of.run()
     assert of.state("t", 0) == (2, 3, (2,))
+
+
+def test_a_lost_notification_of_settings_has_all_topics_read(of: Driven) -> None:
+    """Other children of the folder are ignored."""
+    of.make(f"{entities.CHANGES}/zzz", b"")
+    of.run()
+    of.die(2, 3)
+    of.run()
+    of.die(1)
+    of.register(2)
+    assert of.state("t", 0) == (NO_LEADER, 2, (1,))
+    of.make("/config/topics/t", entities.write_config({"unclean.leader.election.enable": "true"}))
+    data = entities.write_change(("topics", "other"))
+    assert of.commit([Create(f"{entities.CHANGE}0000000001", data)]).done
+    of.run()
+    assert of.state("t", 0) == (2, 3, (2,))
+
+
+def test_notifications_of_settings_are_deleted_when_they_are_old(
+    of: Driven, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only because there are many."""
+    monkeypatch.setattr(watches, "CHANGES_MAX", 1)
+    data = entities.write_change(("topics", "t"))
+    paths = [f"{entities.CHANGE}{number:010d}" for number in range(4)]
+    for path, now_ms in zip(paths, (1, 1_000, 2_000, OBSOLETE_MS + 500), strict=True):
+        assert of.commit([Create(path, data)]).done
+        of.znodes[path] = of.znodes[path]._replace(created_ms=now_ms)
+        of.run()
+    assert [path in of.znodes for path in paths] == [False, True, True, True]
 
 
 def test_a_broker_is_let_go(of: Driven) -> None:

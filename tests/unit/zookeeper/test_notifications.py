@@ -11,7 +11,8 @@ from kafkalog.zookeeper.notifications import (
     Notifications,
     Notified,
     is_obsolete,
-    new_names,
+    new_numbers,
+    numbered,
 )
 from kafkalog.zookeeper.session import Create, Delete, open_session
 
@@ -25,14 +26,19 @@ def name(number: int) -> str:
 @pytest.mark.parametrize(
     ("there", "last", "new"),
     [
-        ([], None, []), ([1, 2], None, [1, 2]), ([1, 2], 2, []), ([1, 2, 3], 2, [3]),
-        ([3, 4], 2, [3, 4]), ([4], 2, None), ([3, 5], 2, None), ([5, 7], None, None),
-        ([], 9, []),
+        ([], -1, []), ([0, 1], -1, [0, 1]), ([1, 2], -1, None), ([1, 2], 2, []),
+        ([1, 3, 2], 2, [3]), ([3, 4], 2, [3, 4]), ([4], 2, None), ([3, 5], 2, None),
+        ([], 9, None), ([8], 9, None),
     ],
 )  # fmt: skip
-def test_new_names(there: list[int], last: int | None, new: list[int] | None) -> None:
-    found = new_names([*map(name, there), "other"], "" if last is None else name(last))
-    assert found == (None if new is None else [*map(name, new)])
+def test_new_numbers(there: list[int], last: int, new: list[int] | None) -> None:
+    """If the last one is gone, newer ones may be, too."""
+    assert new_numbers(there, last) == new
+
+
+def test_other_children_are_no_notifications() -> None:
+    others = ["zzz", "zzz_0000000009", "change_", "change_1", "change_00000000010"]
+    assert numbered([name(2), *others, name(1)], "change_") == {1: name(1), 2: name(2)}
 
 
 @pytest.mark.parametrize(
@@ -56,31 +62,48 @@ def test_a_folder_is_followed_from_before_its_creation() -> None:
             inside.now_ms = created_ms
             assert other.commit([Create(f"{FOLDER}/change_", data, sequence=True)]).done
 
-        followed = Notifications(session, FOLDER)
+        followed = Notifications(session, FOLDER, "change_")
         followed.begin()
-        assert followed.look(1) == []
+        assert followed.look() == []
         told.clear()
         other.ensure([FOLDER])
         assert told, "it is watched while it is missing"
-        assert followed.look(1) == []
+        assert followed.look() == []
         announce(b"a")
         announce(b"b")
-        assert followed.look(1) == [
+        assert followed.look() == [
             Notified(f"{FOLDER}/{name(0)}", b"a"), Notified(f"{FOLDER}/{name(1)}", b"b")
         ]  # fmt: skip
-        assert followed.look(1) == []
+        assert followed.look() == []
         announce(b"c")
         announce(b"d")
         other.commit([Delete(f"{FOLDER}/{name(2)}")])
-        assert followed.look(1) is None
+        assert followed.look() is None
         followed.begin()
         told.clear()
         announce(b"e", created_ms=5)
         assert told, "it is watched again"
-        assert followed.look(5) == [Notified(f"{FOLDER}/{name(4)}", b"e")]
+        assert followed.look() == [Notified(f"{FOLDER}/{name(4)}", b"e")]
         for path in (name(0), name(1), name(3)):
             other.commit([Delete(f"{FOLDER}/{path}")])
         announce(b"f", created_ms=OBSOLETE_MS + 6)
-        found = followed.look(OBSOLETE_MS + 6)
+        found = followed.look()
         assert found == [Notified(f"{FOLDER}/{name(5)}", b"f")]
         assert other.children(FOLDER) == [name(5)], "the old one is deleted"
+
+
+def test_the_newest_are_not_deleted_and_all_clocks_but_zookeepers_are_ignored() -> None:
+    with StandIn() as inside, open_session(inside.hosts, lambda _: None) as session:
+        followed = Notifications(session, FOLDER, "change_")
+        session.ensure([FOLDER])
+        followed.begin()
+        for created_ms in (1, 2, OBSOLETE_MS + 2):
+            inside.now_ms = created_ms
+            session.commit([Create(f"{FOLDER}/change_", b"", sequence=True)])
+        assert len(followed.look() or ()) == 3
+        assert len(session.children(FOLDER) or ()) == 3, "others may not have read them"
+        session.commit([Create(f"{FOLDER}/change_", b"", sequence=True)])
+        assert len(followed.look() or ()) == 1
+        assert session.children(FOLDER) == [name(1), name(2), name(3)]
+        session.commit([Delete(f"{FOLDER}/{name(3)}")])
+        assert followed.look() is None
