@@ -43,6 +43,8 @@ from kafkalog.wire.tables.partitions import FETCH
 
 __all__ = [
     "API_OF",
+    "FETCH_BYTES",
+    "FETCH_WAIT_MS",
     "control_of",
     "control_record",
     "request_fields",
@@ -53,6 +55,10 @@ __all__ = [
 
 TOPIC_ID = uuid.UUID(int=1)
 """Kafka's reserved id of the metadata topic."""
+FETCH_WAIT_MS = 500
+"""How long the leader may wait for records, as in Kafka."""
+FETCH_BYTES = 8 << 20
+"""The most bytes of one answer; Kafka's limit for the metadata log."""
 VOTERS_MAX = 1_000
 """The most voters of a request or a record; Kafka's quorums have three to seven."""
 Fields = dict[str, Any]
@@ -129,12 +135,13 @@ def _fetch(message: FetchRequest) -> Fields:
     partition = {
         "partition": 0, "current_leader_epoch": message.current_leader_epoch,
         "fetch_offset": message.fetch_offset, "last_fetched_epoch": message.last_fetched_epoch,
-        "partition_max_bytes": 0, "replica_directory_id": message.replica.directory_id,
+        "partition_max_bytes": FETCH_BYTES, "replica_directory_id": message.replica.directory_id,
     }  # fmt: skip
     return {
         "replica_id": message.replica.id,
         "replica_state": {"replica_id": message.replica.id, "replica_epoch": -1},
-        "max_wait_ms": 0, "min_bytes": 0, "isolation_level": 0, "session_id": 0, "rack_id": "",
+        "max_wait_ms": FETCH_WAIT_MS, "min_bytes": 0, "max_bytes": FETCH_BYTES,
+        "isolation_level": 0, "session_id": 0, "rack_id": "",
         "forgotten_topics_data": [],
         **_topics(partition, topic=METADATA_TOPIC, topic_id=TOPIC_ID),
     }  # fmt: skip
@@ -321,15 +328,15 @@ def response_of(api: Api, body: Any) -> Any:
         current = getattr(body, "current_leader", None)
         epoch, leader = (-1, None) if current is None else _leader(current)
         return VoterResponse(
-            ErrorCode(body.error_code), epoch, leader, getattr(body, "error_message", None)
+            _error(body.error_code), epoch, leader, getattr(body, "error_message", None)
         )
     if body.error_code:
-        return QuorumResponse(ErrorCode(body.error_code), -1, None)
+        return QuorumResponse(_error(body.error_code), -1, None)
     topics = body.responses if api is FETCH else body.topics
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         raise InvalidRequest(f"{api.name}: found other partitions, wanted {METADATA_TOPIC}-0 alone")
     one = topics[0].partitions[0]
-    error = ErrorCode(one.error_code)
+    error = _error(one.error_code)
     if api is FETCH:
         epoch, leader = _leader(one.current_leader)
         return FetchResponse(
@@ -344,6 +351,14 @@ def response_of(api: Api, body: Any) -> Any:
         )  # fmt: skip
     epoch, leader = _leader(one)
     return QuorumResponse(error, epoch, leader, api is VOTE and one.vote_granted)
+
+
+def _error(number: int) -> ErrorCode:
+    """An error code; one that a newer node has and this one does not know is an unknown error."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _leader(found: Any) -> tuple[int, int | None]:

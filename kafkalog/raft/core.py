@@ -133,9 +133,9 @@ def _response(work: Step, number: int, answer: Any) -> None:
     _, _, asked = work.state.waits[node_id]
     waits = dict(work.state.waits)
     del waits[node_id]
-    if answer is None or answer.error_code:
-        waits[node_id] = 0, work.now_ms + work.state.options.backoff_ms, None
     work.change(waits=waits)
+    if answer is None or answer.error_code:
+        work.back_off(node_id)
     if answer is None:
         return
     if isinstance(asked, VoteRequest):
@@ -206,7 +206,7 @@ def _poll_leader(work: Step, role: Leader) -> float:
 
 
 def _poll_follower(work: Step, role: Follower) -> float:
-    snapshots.poll_snapshot(work, role)
+    role = snapshots.poll_snapshot(work, role)
     joins_ms = changes.poll_join(work, role)
     role = work.state.role if isinstance(work.state.role, Follower) else role
     at_ms = following.poll_follower(work, role)

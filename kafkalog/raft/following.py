@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kafkalog.raft import elections, leading, log, state
-from kafkalog.raft.log import Diverging, SnapshotNeeded
+from kafkalog.raft.log import Batch, Diverging, LogView, SnapshotNeeded
 from kafkalog.raft.messages import (
     Answer,
     AppendBatch,
@@ -15,7 +17,7 @@ from kafkalog.raft.messages import (
 )
 from kafkalog.raft.replicas import is_voter
 from kafkalog.raft.roles import Follower, Leader
-from kafkalog.raft.state import Parked, Step
+from kafkalog.raft.state import Parked, State, Step
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
@@ -111,6 +113,10 @@ def on_fetch_response(step: Step, node_id: int, answer: FetchResponse, asked: Fe
         return
     if asked.fetch_offset != step.state.log.end:
         return
+    found = _continued(step.state, answer.records)
+    if found is None:
+        step.back_off(node_id)
+        return
     fetched(step)
     if answer.diverging is not None:
         _truncate(step, log.truncation_offset(step.state.log, answer.diverging))
@@ -119,10 +125,27 @@ def on_fetch_response(step: Step, node_id: int, answer: FetchResponse, asked: Fe
         assert isinstance(role, Follower)
         step.change(role=role._replace(snapshot=answer.snapshot, position=0))
     else:
-        for batch in answer.records:
+        view, batches = found
+        for batch in batches:
             step.emit(AppendBatch(batch))
-            step.change(log=log.appended(step.state.log, batch))
+        step.change(log=view)
         show(step, answer.high_watermark)
+
+
+def _continued(now: State, batches: Sequence[Batch]) -> tuple[LogView, list[Batch]] | None:
+    """The log with these batches, and those of them that it takes, up to the first of a later epoch
+    than the answer's: its sender may have read records that followed when it led no more.  None:
+    it takes none, or they do not continue the log."""
+    view, found = now.log, []
+    for batch in batches:
+        if batch.epoch > now.epoch:
+            break
+        try:
+            view = log.appended(view, batch)
+        except ValueError:
+            return None
+        found.append(batch)
+    return (view, found) if found or not batches else None
 
 
 def fetched(step: Step) -> None:

@@ -127,12 +127,19 @@ def end_of_epoch(log: LogView, epoch: int) -> OffsetAndEpoch:
 def appended(log: LogView, batch: Batch) -> LogView:
     """The log with a batch at its end.
 
-    Raises: ValueError: the batch begins elsewhere, or its epoch is earlier than the last one.
+    Raises: ValueError: the batch begins elsewhere, its epoch is earlier than the last one, or it
+    has not one offset for each control record.
     """
     if batch.base_offset != log.end or batch.epoch < last_epoch(log):
         raise ValueError(
             f"found a batch at {batch.base_offset} of epoch {batch.epoch}, wanted one at {log.end} "
             f"of epoch {last_epoch(log)} or later"
+        )
+    count = batch.last_offset + 1 - batch.base_offset
+    if count < 1 or (batch.control and len(batch.control) != count):
+        raise ValueError(
+            f"found {count} offsets in a batch at {batch.base_offset} with {len(batch.control)} "
+            "control records, wanted as many, or one or more without any"
         )
     epochs = log.epochs
     if not epochs or epochs[-1][0] < batch.epoch:

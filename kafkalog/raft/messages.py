@@ -213,7 +213,8 @@ class SnapshotTaken(NamedTuple):
 
 
 class SnapshotLoaded(NamedTuple):
-    """The snapshot of FinishSnapshot is on disk, and the log begins at its end."""
+    """The snapshot of FinishSnapshot is on disk, and the log begins at its end.  No other event
+    comes between the two."""
 
     snapshot: OffsetAndEpoch
     version: int
@@ -323,7 +324,8 @@ class WriteSnapshot(NamedTuple):
 
 class FinishSnapshot(NamedTuple):
     """The snapshot is complete: make it durable, and begin an empty log at its end; then report
-    SnapshotLoaded.  The state machine above loads it."""
+    SnapshotLoaded, as the next event of all: until then the core does not know the log's end.  The
+    state machine above loads it."""
 
     snapshot: OffsetAndEpoch
 

@@ -74,7 +74,8 @@ def on_fetch_snapshot_response(
     assert isinstance(role, Follower)
     if (asked.snapshot, asked.position) != (role.snapshot, role.position):
         return
-    if answer.error_code:
+    if answer.error_code or not _continues(answer, asked):
+        step.back_off(node_id)
         step.change(role=role._replace(snapshot=None, position=0))
         return
     following.fetched(step)
@@ -86,6 +87,13 @@ def on_fetch_snapshot_response(
     if position >= answer.size:
         step.emit(FinishSnapshot(asked.snapshot))
         step.change(role=role._replace(position=position, loading=True))
+
+
+def _continues(answer: FetchSnapshotResponse, asked: FetchSnapshotRequest) -> bool:
+    """True if an answer has bytes of the snapshot from the position on, and no more than it has."""
+    if (answer.snapshot, answer.position) != (asked.snapshot, asked.position):
+        return False
+    return bool(answer.records) and answer.position + len(answer.records) <= answer.size
 
 
 def on_snapshot_loaded(step: Step, event: SnapshotLoaded) -> None:
@@ -101,11 +109,17 @@ def on_snapshot_loaded(step: Step, event: SnapshotLoaded) -> None:
         step.change(role=now.role._replace(snapshot=None, position=0, loading=False))
 
 
-def poll_snapshot(step: Step, role: Follower) -> None:
-    """Ask for the next bytes of a snapshot."""
+def poll_snapshot(step: Step, role: Follower) -> Follower:
+    """Ask for the next bytes of a snapshot; give it up once the leader does not answer any longer.
+    Returns the role after that."""
     now = step.state
-    if role.snapshot is not None and not role.loading and step.can_send(role.leader_id):
-        step.send(
-            role.leader_id,
-            FetchSnapshotRequest(now.me, now.epoch, role.snapshot, role.position),
-        )
+    wanted = role.snapshot
+    if wanted is None or role.loading:
+        return role
+    if role.fetch_at_ms <= step.now_ms:
+        role = role._replace(snapshot=None, position=0)
+        step.change(role=role)
+    elif step.can_send(role.leader_id):
+        asked = FetchSnapshotRequest(now.me, now.epoch, wanted, role.position)
+        step.send(role.leader_id, asked)
+    return role

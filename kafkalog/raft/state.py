@@ -151,6 +151,11 @@ class Step:
         self.emit(Send(node_id, state.next_number, message))
         self.change(waits=waits, next_number=state.next_number + 1)
 
+    def back_off(self, node_id: int) -> None:
+        """Send the node no request for a while: the last one failed."""
+        at_ms = self.now_ms + self.state.options.backoff_ms
+        self.change(waits={**self.state.waits, node_id: (0, at_ms, None)})
+
 
 def election_timeout_ms(step: Step) -> float:
     """A timeout with jitter, once to twice the setting."""

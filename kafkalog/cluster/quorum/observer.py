@@ -14,6 +14,7 @@ from uuid import UUID
 from kafkalog.client.link.transport import Address
 from kafkalog.disk.layout import METADATA_TOPIC
 from kafkalog.kraft.snapshots import SnapshotName
+from kafkalog.raft.codec import FETCH_BYTES, FETCH_WAIT_MS
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
@@ -25,10 +26,6 @@ __all__ = [
 METADATA_TOPIC_ID = UUID(int=1)
 """Kafka's reserved id of the metadata topic."""
 NO_LEADER = -1
-MAX_WAIT_MS = 500
-"""How long the leader may wait for records, as in Kafka."""
-FETCH_BYTES = 8 << 20
-"""The most bytes of one answer; Kafka's limit for the metadata log."""
 SNAPSHOT_BYTES = 1 << 20
 """The most bytes of one piece of a snapshot."""
 
@@ -143,7 +140,7 @@ def fetch_body(state: Observer, who: Identity, end: End) -> dict[str, Any]:
     return {
         "cluster_id": who.cluster_id,
         "replica_state": {"replica_id": who.node, "replica_epoch": -1},
-        "max_wait_ms": MAX_WAIT_MS,
+        "max_wait_ms": FETCH_WAIT_MS,
         "min_bytes": 0,
         "max_bytes": FETCH_BYTES,
         "topics": [

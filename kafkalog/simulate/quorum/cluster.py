@@ -37,6 +37,8 @@ from kafkalog.simulate.world import Violated, World
 
 __all__ = ["Cluster", "Setup", "drawn_setup"]
 
+ELECTED = 50
+"""A majority of the voters elects a leader within this many election timeouts."""
 HOST = (("CONTROLLER", "localhost", 9093),)
 FAULTS: Mapping[str, int] = {
     "kill": 4, "power_cut": 4, "power_cut_of_all": 1, "pause": 4, "cut": 6, "isolate": 4, "jump": 2,
@@ -330,6 +332,25 @@ class Cluster:
         self._append_once()
         self._rest(until_ms)
         self.checks.settled()
+
+    def outlive(self) -> None:
+        """After `settle`: the leader stays down, with as many voters as the quorum can spare.
+
+        Raises: Violated: the others, which all reach each other, elect no other leader.
+        """
+        (leader,) = self._leaders()
+        assert leader.state is not None
+        voters = leader.state.voters
+        living = [one for one in self.nodes if is_voter(voters, one.key)]
+        living.sort(key=lambda one: (one is not leader, one.id))
+        down = living[: len(living) - majority(voters)]
+        for node in down:
+            node.stop()
+        until_ms = self.world.now_ms + ELECTED * self.setup.election_ms
+        while down and not self._leaders():
+            if self.world.now_ms >= until_ms:
+                raise Violated(f"outlives: nothing leads without {[one.id for one in down]}")
+            self.world.run(self.world.now_ms + 100)
 
     def _append_once(self) -> None:
         before = self.checks.end

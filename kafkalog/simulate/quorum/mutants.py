@@ -14,7 +14,7 @@ from kafkalog.raft import changes, core, elections, following, leading, log, rol
 from kafkalog.raft.log import OffsetAndEpoch, Valid
 from kafkalog.raft.messages import HighWatermark, QuorumState, Send, Truncate, WriteQuorumState
 from kafkalog.raft.replicas import is_voter
-from kafkalog.raft.roles import Leader, Unattached
+from kafkalog.raft.roles import Leader, Prospective, Unattached
 from kafkalog.raft.state import State, Step
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -106,6 +106,16 @@ _heard = state.heard
 
 def _obeys_earlier(step: Step, epoch: int, leader_id: int | None) -> bool:
     if epoch < step.state.epoch and leader_id not in (None, step.state.me.id):
+        assert leader_id is not None
+        state.follow(step, leader_id, epoch)
+        return True
+    return _heard(step, epoch, leader_id)
+
+
+def _follows_the_dead(step: Step, epoch: int, leader_id: int | None) -> bool:
+    now = step.state
+    known = leader_id is not None and (epoch, leader_id) == (now.epoch, now.leader_id)
+    if known and isinstance(now.role, Prospective):
         assert leader_id is not None
         state.follow(step, leader_id, epoch)
         return True
@@ -291,6 +301,11 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "obeys-earlier": Mutant(
         "a leader of an earlier epoch is followed", ((state, "heard"),), _obeys_earlier
+    ),
+    "follows-the-dead": Mutant(
+        "a replica that stands for election follows the leader of its epoch again",
+        ((state, "heard"),),
+        _follows_the_dead,
     ),
     "old-identity": Mutant(
         "a voter that lost its disk votes as before (KIP-853)",

@@ -1,4 +1,4 @@
-"""One run of a quorum: started, broken by drawn faults, healed, and checked."""
+"""One run of a quorum: started, broken by drawn faults, healed, checked, and without its leader."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ def run(seed: int, events: int = 3_000, given: Mapping[str, Any] | None = None) 
         while cluster.world.events < events and cluster.world.happen():
             pass
         cluster.settle()
+        cluster.outlive()
     except Violated as found:
         failure = str(found)
         cluster.world.note("!!!", failure)

@@ -85,6 +85,39 @@ def test_a_response_on_the_wire(api: Any, message: Any) -> None:
     assert codec.response_of(api, api.decode_response(version, data)) == message
 
 
+def numbered(fields: Any, number: int) -> Any:
+    """The fields with another error code where they have one."""
+    if isinstance(fields, list):
+        return [numbered(one, number) for one in fields]
+    if not isinstance(fields, dict):
+        return fields
+    return {
+        name: number if name == "error_code" else numbered(one, number)
+        for name, one in fields.items()
+    }
+
+
+@pytest.mark.parametrize(("api", "message"), RESPONSES)
+def test_an_error_of_a_newer_node_is_an_unknown_error(api: Any, message: Any) -> None:
+    version = api.versions.stop - 1
+    fields = codec.response_fields(api, message)
+    of_all = numbered(fields, 9_999)
+    of_one = {**of_all, "error_code": 0}
+    for wrong in (of_all, of_all if isinstance(message, VoterResponse) else of_one):
+        body = api.decode_response(version, api.encode_response(version, wrong))
+        found = codec.response_of(api, body)
+        assert found.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_a_fetch_waits_for_records_and_takes_them() -> None:
+    version = FETCH.versions.stop - 1
+    fields = codec.request_fields(FetchRequest(key(2), 5, 17, 4), "cluster")
+    body = FETCH.decode_request(version, FETCH.encode_request(version, fields))
+    (topic,) = body.topics
+    assert body.max_wait_ms == 500
+    assert body.max_bytes == topic.partitions[0].partition_max_bytes == 8 << 20
+
+
 def test_an_administrator_learns_why() -> None:
     message = VoterResponse(ErrorCode.DUPLICATE_VOTER, 5, 2, "node 3 has a voter already")
     fields = codec.response_fields(ADD_RAFT_VOTER, message)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from collections import deque
+
 import pytest
 
 from kafkalog.raft.log import LeaderChange
@@ -153,6 +156,29 @@ def test_a_dead_leader_is_replaced_although_all_know_it() -> None:
     one.wait(5_000)
     one.answers(one.sent(VoteRequest)[0], one.response(granted=True, leader=3))
     assert isinstance(one.role, Candidate) and one.state.epoch == 2
+
+
+def test_two_of_three_elect_a_leader_when_the_third_is_gone() -> None:
+    """Both follow it, and have fetched from it.  Requests to it get no response."""
+    found = {number: Replica(number, log_of(1), QuorumState(1, 3)) for number in (1, 2)}
+    for number, one in found.items():
+        one.draw = random.Random(number).random  # type: ignore[method-assign]
+        one.wait(0)
+        one.fetched()
+        one.wait(500)
+    for _ in range(200):  # 20 election timeouts
+        for one in found.values():
+            one.wait(100)
+            waiting = deque((one, send) for send in one.sent(VoteRequest))
+            while waiting:
+                sender, send = waiting.popleft()
+                if target := found.get(send.node_id):
+                    sender.answers(send, target.asks(send.message))
+                    waiting += [(sender, more) for more in sender.sent(VoteRequest)]
+        if any(isinstance(one.role, Leader) for one in found.values()):
+            break
+    leader_ids = {one.state.leader_id for one in found.values() if isinstance(one.role, Leader)}
+    assert len(leader_ids) == 1 and 3 not in leader_ids
 
 
 def test_a_leader_that_starts_again_leads_no_more_and_votes_for_nobody() -> None:

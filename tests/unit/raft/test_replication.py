@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kafkalog.raft import following, log
-from kafkalog.raft.log import Batch, Diverging, OffsetAndEpoch, SnapshotNeeded, Valid
+from kafkalog.raft.log import Batch, Diverging, OffsetAndEpoch, SnapshotNeeded, Valid, VersionChange
 from kafkalog.raft.messages import (
     Answer,
     Append,
@@ -164,6 +166,36 @@ def test_a_response_to_an_earlier_fetch_does_not_count() -> None:
     assert asked.fetch_offset == 1
 
 
+@pytest.mark.parametrize("taken", [0, 1])
+def test_records_of_a_later_epoch_are_not_taken(taken: int) -> None:
+    """A leader that is none any longer may have read them for an answer of the epoch before."""
+    one = follower(1)
+    batches = [Batch(offset, offset, 1, (), "a") for offset in range(1, 1 + taken)]
+    later = Batch(1 + taken, 1 + taken, 2, (), "b")
+    one.fetched(records=[*batches, later], high_watermark=9)
+    assert one.of(AppendBatch) == [AppendBatch(batch) for batch in batches]
+    assert one.state.log.end == 1 + taken
+    assert not one.sent(FetchRequest), "it flushes, or waits before it asks again"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Batch(3, 3, 2, (), "a"), Batch(1, 2, 2, (), "a"), Batch(2, 1, 2, (), "a"),
+        Batch(2, 2, 1, (), "a"), Batch(2, 2, 2, (VersionChange(1), VersionChange(1))),
+    ],
+    ids=["gap", "again", "empty", "epoch", "control"],
+)  # fmt: skip
+def test_batches_that_do_not_continue_the_log_are_an_error(wrong: Batch) -> None:
+    one = follower(1, 2)
+    before = one.state
+    one.fetched(records=[wrong], high_watermark=9)
+    assert not one.of(AppendBatch) and not one.of(HighWatermark) and not one.sent(FetchRequest)
+    assert (one.state.log, one.role) == (before.log, before.role)
+    one.wait(50)
+    assert one.sent(FetchRequest)
+
+
 # ---- divergence --------------------------------------------------------------------------------
 
 
@@ -258,7 +290,7 @@ def test_a_follower_fetches_a_snapshot_piece_by_piece() -> None:
     for position in (0, 3):
         (send,) = one.sent(FetchSnapshotRequest)
         assert send.message == FetchSnapshotRequest(key(2), 1, end, position)
-        one.answers(send, FetchSnapshotResponse(ErrorCode.NONE, 1, 1, 6, position, b"abc"))
+        one.answers(send, FetchSnapshotResponse(ErrorCode.NONE, 1, 1, 6, position, b"abc", end))
         assert one.of(WriteSnapshot) == [WriteSnapshot(end, position, b"abc")]
     assert one.of(FinishSnapshot) == [FinishSnapshot(end)] and not one.sent(FetchRequest)
     one.take(SnapshotLoaded(end, 1, voters(2, 3)))
@@ -275,3 +307,40 @@ def test_after_an_error_a_later_snapshot_is_asked_for() -> None:
     one.answers(send, FetchSnapshotResponse(ErrorCode.SNAPSHOT_NOT_FOUND, 1, 1))
     one.wait(100)
     assert one.sent(FetchRequest)
+
+
+END = OffsetAndEpoch(8, 1)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"records": b""}, {"records": None}, {"position": 1}, {"snapshot": None},
+        {"snapshot": OffsetAndEpoch(9, 1)}, {"size": 2},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_another_piece_of_a_snapshot_than_asked_for_is_an_error(wrong: dict[str, Any]) -> None:
+    one = follower(1)
+    one.fetched(snapshot=END)
+    (send,) = one.sent(FetchSnapshotRequest)
+    one.answers(
+        send, FetchSnapshotResponse(ErrorCode.NONE, 1, 1, 6, 0, b"abc", END)._replace(**wrong)
+    )
+    assert not one.of(WriteSnapshot) and not one.of(FinishSnapshot)
+    assert not one.sent(FetchSnapshotRequest) and not one.sent(FetchRequest)
+    one.wait(50)
+    assert one.sent(FetchRequest)
+
+
+def test_an_observer_looks_for_another_leader_when_its_own_sends_no_more_of_a_snapshot() -> None:
+    one = Replica(4, log_of(1), QuorumState(1, 1), request_timeout_ms=500)
+    one.draw = lambda: 0.5  # type: ignore[method-assign]
+    one.wait(0)
+    one.fetched(snapshot=END)
+    assert one.sent(FetchSnapshotRequest)
+    asked = set()
+    for _ in range(10):
+        one.wait(500)
+        asked |= {send.node_id for send in one.sent(FetchRequest)}
+    assert 2 in asked and one.role.snapshot is None

@@ -11,6 +11,7 @@ from tests.support.effort import EXPLORING, SEED, patience_s, rounds
 FOUND = {
     "cuts-committed": 6,
     "follower-unflushed": 0,
+    "follows-the-dead": 0,
     "found-unflushed": 12,
     "half-commits": 0,
     "half-elects": 0,
