@@ -40,7 +40,7 @@ def new_numbers(there: Collection[int], last: int) -> list[int] | None:
     """Those after `last` (-1: none was read before), in order; None: some may be missing, as they
     were deleted before they were read."""
     new = sorted(number for number in there if number > last)
-    if not new:  # whoever deleted the last one may have deleted newer ones, too
+    if not new:  # if the last one was deleted, newer ones may be, too
         return [] if last < 0 or last in there else None
     return new if new == [*range(last + 1, last + 1 + len(new))] else None
 

@@ -22,7 +22,6 @@ READERS = {
     "kafkalog/_native/python/intake.h": "the time of a record",
     "kafkalog/zookeeper/registering.py": "the time in a broker's znode",
     "kafkalog/zookeeper/controller_election.py": "the time in the controller's znode",
-    "kafkalog/cluster/node/protection.py": "an age, from the time of a znode",
     "kafkalog/client/login/tokens.py": "when a token expires, which it says itself",
     "kafkalog/cli/transactions.py": "an age, from the time that a broker tells",
     "kafkalog/cli/resets.py": "the time of records to go back to",

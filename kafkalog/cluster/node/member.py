@@ -130,9 +130,8 @@ class Member:
         inner = {name: self._protocol(name) for name in (listener, self._control_listener)}
         self._unsupported = UnsupportedWatch(self.session, node, inner)
         self._protection = Protection(self.session, lambda: self.image, self._use)
-        self._watching = SessionWatch(
-            self.session, told, self._set, self._begun, self._looked, self._missed
-        )
+        calls = self._set, self._begun, self._looked, self._missed
+        self._watching = SessionWatch(self.session, told, *calls)
         self._unread: dict[str, UUID] = {}  # topics whose settings could not be read yet
         self._standing = self._at_start()
         patiently(self._protection.look, self.patience_s)

@@ -233,7 +233,7 @@ def unreadable(member: Member, *paths: str) -> Iterator[None]:
         session.children, session.tree = children, whole
 
 
-def test_what_was_unreadable_is_read_again_without_a_notification(
+def test_unreadable_folders_are_read_again_without_a_notification(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(session_watch, "INCOMPLETE_RETRY_S", 0.01)
