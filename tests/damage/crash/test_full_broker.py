@@ -320,6 +320,7 @@ def test_commits_of_groups(disk: Path, broker: Broker) -> None:
         wait_for(lambda: committed(raw, "g") == 1000, "the commit is there")
 
 
+@pytest.mark.long
 def test_transactions(disk: Path, broker: Broker) -> None:
     """Its parts are refused with retriable codes; then the transaction continues and ends."""
     with Raw(broker.bootstrap_servers) as raw:

@@ -23,7 +23,7 @@ from tests.support.waiting import wait_for
 from tests.support.zookeeper import ZooKeeper
 
 pytest.importorskip("kazoo")
-pytestmark = [pytest.mark.java, pytest.mark.slow]
+pytestmark = [pytest.mark.java, pytest.mark.long]
 
 MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule"
 LOGIN = "kafkalog.zookeeper.sasl.jaas.config"

@@ -124,6 +124,7 @@ def test_offsets_and_sequences_as_one_by_one(tmp_path):
         assert (tmp_path / "a-0" / name).read_bytes() == (tmp_path / "b-0" / name).read_bytes()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_value_of_a_gigabyte(log_dir, native_test):
     """With max.message.bytes 2^31 - 1 it must not end the process by an assertion."""

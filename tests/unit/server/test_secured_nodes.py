@@ -90,6 +90,7 @@ def test_transactions_and_groups(tmp_path: Path, zookeeper: str) -> None:
             assert len(found) == 9
 
 
+@pytest.mark.long
 def test_logins_between_nodes_are_renewed(tmp_path: Path, zookeeper: str) -> None:
     """On the same connection (KIP-368), while records are copied over it."""
     with SecuredNodes(tmp_path, zookeeper, "SASL_PLAINTEXT") as nodes:
@@ -134,6 +135,7 @@ def test_a_wrong_password_is_logged_once_and_the_node_recovers(
         nodes.in_sync("t", *NODES)
 
 
+@pytest.mark.long
 def test_a_wrong_certificate_is_logged_and_a_right_one_is_taken_without_a_restart(
     tmp_path: Path, zookeeper: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -153,6 +155,7 @@ def test_a_wrong_certificate_is_logged_and_a_right_one_is_taken_without_a_restar
         assert "they accept each other again" in caplog.text
 
 
+@pytest.mark.long
 def test_certificates_of_a_running_cluster_are_renewed(
     tmp_path: Path, zookeeper: str, caplog: pytest.LogCaptureFixture
 ) -> None:
