@@ -13,10 +13,13 @@ from typing import Any, NamedTuple
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.controller.context import Claim, Snapshot
 from kafkalog.controller.requests import Send
+from kafkalog.metadata.source import Charge, free
+from kafkalog.security.principal import ANONYMOUS, Principal
 from kafkalog.wire.api import Api
 
 __all__ = [
     "BrokerResponse",
+    "Caller",
     "ClientRequest",
     "Clock",
     "Deposed",
@@ -75,6 +78,14 @@ class Elected(NamedTuple):
 
 class Deposed(NamedTuple):
     """It is no longer the controller, or no longer knows the contents of its store."""
+
+
+class Caller(NamedTuple):
+    """The client that sent a request."""
+
+    principal: Principal = ANONYMOUS
+    charge: Charge = free
+    """Counts the partitions that are created or deleted against its quota."""
 
 
 class ClientRequest(NamedTuple):

@@ -40,6 +40,7 @@ from kafkalog.server.coordinators import (
 from kafkalog.server.dispatch import Dispatch
 from kafkalog.server.dynamic import follow_settings, in_effect
 from kafkalog.server.faults import Faults
+from kafkalog.server.handlers import routes_of
 from kafkalog.server.handlers.leaders import follow_addresses
 from kafkalog.server.handlers.tokens import expire_tokens
 from kafkalog.server.listener_keys import ListenerKeys
@@ -47,7 +48,6 @@ from kafkalog.server.mechanisms import mechanisms_of
 from kafkalog.server.network import listeners as places
 from kafkalog.server.network.in_process import InProcessTransport
 from kafkalog.server.network.reactor import NO_CONTROL, Reactor
-from kafkalog.server.network.tls import TlsContext
 from kafkalog.server.node import Node
 from kafkalog.server.opening import Opened, candidate
 from kafkalog.server.partitions import Partitions
@@ -89,17 +89,6 @@ def _close_all() -> None:
     for broker in list(_brokers):
         with suppress(Exception):  # logged; the others must close, too
             broker.close()
-
-
-def _listen(
-    reactor: Reactor, one: places.Listener, number: int, tls: TlsContext | None = None
-) -> int:
-    """The port that a listener bound."""
-    try:
-        return reactor.listen(one.host, one.port, number, tls)
-    except KafkalogError as problem:
-        problem.args = (f"listener {one.name}, port {one.port}: {problem}",)
-        raise
 
 
 Part = TypeVar("Part")
@@ -205,7 +194,7 @@ class Broker:
         self._keys = ListenerKeys(self._config, planned, self._name)
         with closing(Reactor(self._config)) as reactor:
             for number, one in enumerate(planned):
-                _listen(reactor, one, number)
+                places.listen(reactor, one, number)
 
     def _open(self) -> None:
         """Open the directory, its logs and metadata."""
@@ -290,7 +279,7 @@ class Broker:
         for number in (*self._mechanisms, *self._keys.identified()):
             reactor.authenticate(number)
         self._undo.insert(-1, self._keys.join)  # once the reactor has stopped
-        bound = {one.name: _listen(reactor, one, number, self._keys.contexts.get(number))
+        bound = {one.name: places.listen(reactor, one, number, self._keys.contexts.get(number))
                  for number, one in enumerate(planned)}  # fmt: skip
         return reactor, places.plan(self._config, bound) if planned else ()
 
@@ -331,7 +320,7 @@ class Broker:
     def _start(self, node: Node, endpoints: Sequence[tuple[str, str, int, int]]) -> None:
         """Start all parts."""
         reactor = node.reactor
-        dispatch = Dispatch(node)
+        dispatch = Dispatch(node, routes_of(node.on_zookeeper))
         workers = self._owned(
             Workers(reactor, dispatch, self._name, node.bulk, node.quotas.resolve), Workers.join
         )
