@@ -129,8 +129,9 @@ class QuorumReplica(Protocol):
     def seen(self) -> tuple[int, Address | None]:
         """The active controller, and its address as far as it is known; -1: there is none."""
 
-    def listen(self, changed: Callable[[Change], None]) -> None:
-        """Call `changed` after each change of the image, in order."""
+    def listen(self, changed: Callable[[Change], None]) -> MetadataImage:
+        """Call `changed` after each change of the image, in order; returns the image before the
+        first one."""
 
     def ask(
         self, api: Api, request: Any, version: int,

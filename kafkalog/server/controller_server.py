@@ -110,13 +110,16 @@ class ControllerServer:
         authentication = Authentication(
             config, listeners, mechanisms, self._admission, self._manager.clock, self._keys.identify
         )
-        user_of = lambda number: self._admission.principal(number).name  # noqa: E731
-        quotas = ClientQuotas(reactor.buckets, self._manager.clock, config, user_of)
+        quotas = ClientQuotas(
+            reactor.buckets, self._manager.clock, config,
+            lambda number: self._admission.principal(number).name,
+        )  # fmt: skip
         quotas.follow(metadata)
         self._node = ControllerNode(
             quorum.node, config, given, self._manager, metadata, self.replica, self._admission,
             quotas, authentication, ActiveController(self.replica, listeners, self._admission),
-            listeners, rows_of(CONTROLLERS_ROUTES.announced), lambda request: dispatch.serve(request),
+            listeners, rows_of(CONTROLLERS_ROUTES.announced),
+            lambda request: dispatch.serve(request),
         )  # fmt: skip
         dispatch = Dispatch(self._node, CONTROLLERS_ROUTES)
         bulk = self._owned(SerialExecutor(f"{self._name} bulk"), SerialExecutor.stop)

@@ -5,6 +5,7 @@ import logging
 import re
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.config.listeners import SecurityProtocol
@@ -30,6 +31,7 @@ __all__ = [
     "parse_listener",
     "plan",
     "planned",
+    "try_to_listen",
 ]
 
 _logger = logging.getLogger(__name__)
@@ -133,6 +135,18 @@ def listen(reactor: "Reactor", one: Listener, number: int, tls: "TlsContext | No
     except KafkalogError as problem:
         problem.args = (f"listener {one.name}, port {one.port}: {problem}",)
         raise
+
+
+def try_to_listen(config: ServerConfig, listeners: Sequence[Listener]) -> None:
+    """Fail before anything is written if a node cannot listen.
+
+    Raises: as `listen`.
+    """
+    from kafkalog.server.network.reactor import Reactor
+
+    with closing(Reactor(config)) as reactor:
+        for number, one in enumerate(listeners):
+            listen(reactor, one, number)
 
 
 def _protocol(config: ServerConfig, listener: Listener) -> SecurityProtocol:
