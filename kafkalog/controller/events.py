@@ -63,6 +63,12 @@ class Clock(Enum):
     """Check whether leaderships are balanced."""
     RETRY = "retry"
     """Retry what could not be dropped or deleted."""
+    UNCLEAN = "unclean"
+    """Elect leaders out of sync, where a topic allows it."""
+    IDLE = "idle"
+    """Write something: brokers then know that they are up to date."""
+    TOKENS = "tokens"
+    """Remove the delegation tokens that have expired."""
 
 
 # ---- events ------------------------------------------------------------------------------------
@@ -97,6 +103,8 @@ class ClientRequest(NamedTuple):
     request: Any
     """As kafkalog.wire decodes it; for settings, SettingChanges."""
     version: int
+    context: Caller | None = None
+    """None: nothing about the caller matters."""
 
 
 class BrokerResponse(NamedTuple):
