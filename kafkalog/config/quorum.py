@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from kafkalog.config.declare import Settings, Whole, Words
 
 __all__ = ["QUORUM", "QuorumConfig"]
 
-BROKER, CONTROLLER, PLAINTEXT = "broker", "controller", "PLAINTEXT"
+BROKER, CONTROLLER = "broker", "controller"
 ADDRESS = r"(\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\],@]+):[0-9]{1,5}"
 
 
@@ -68,12 +68,11 @@ class QuorumConfig(Settings):
         return bool(self.process_roles)
 
     def quorum_problems(
-        self, listeners: set[str], protocols: Mapping[str, str], zookeeper: str
+        self, listeners: set[str], zookeeper: str
     ) -> Iterator[tuple[str, str, str]]:
         """(setting, found, wanted) of values that contradict each other.
 
-        `listeners`: the names of the broker's own; `protocols`: by the name of the listener;
-        `zookeeper`: zookeeper.connect.
+        `listeners`: the names of the broker's own; `zookeeper`: zookeeper.connect.
         """
         places = ("controller.quorum.bootstrap.servers", "controller.quorum.voters")
         roles = ",".join(self.process_roles)
@@ -92,12 +91,6 @@ class QuorumConfig(Settings):
         names = [name.upper() for name in self.controller_listener_names]
         if not names:
             yield "controller.listener.names", "none", "the name of the controllers' listener"
-        if (protocol := protocols.get(names[0] if names else "", PLAINTEXT)) != PLAINTEXT:
-            yield (
-                "controller.listener.names",
-                f"{names[0]} with security protocol {protocol}",
-                ("one with PLAINTEXT: kafkalog cannot protect its connections to controllers yet"),
-            )
         for name in listeners.intersection(names):
             yield "listeners", name, "none that controller.listener.names has: this is a broker"
 

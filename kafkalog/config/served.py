@@ -83,12 +83,10 @@ def _problems(config: BrokerConfig) -> Iterator[tuple[str, object, str]]:
         yield queued, given[queued], f"-1 or at least {request}, {given[request]}"
     if isinstance(config, QuorumConfig):
         names = {text.partition("://")[0].upper() for text in given["listeners"]}
-        pairs = (text.rpartition(":") for text in given["listener.security.protocol.map"])
-        protocols = {name.upper(): protocol for name, _, protocol in pairs}
-        yield from config.quorum_problems(names, protocols, given["zookeeper.connect"])
+        yield from config.quorum_problems(names, given["zookeeper.connect"])
     authorizer = given.get(AUTHORIZER, "")
-    clustered = bool(given.get("zookeeper.connect"))
-    served = ACL_AUTHORIZER if clustered else STANDARD_AUTHORIZER
+    on_zookeeper = bool(given.get("zookeeper.connect"))
+    served = ACL_AUTHORIZER if on_zookeeper else STANDARD_AUTHORIZER
     if authorizer not in ("", served):
-        where = "in a cluster on ZooKeeper" if clustered else "on a single node"
+        where = "in a cluster on ZooKeeper" if on_zookeeper else "without ZooKeeper"
         yield AUTHORIZER, authorizer, f"{served}, or nothing, {where}"
