@@ -1,4 +1,4 @@
-"""`kafkalog storage`: formats the directories of a node of a KRaft cluster, as kafka-storage does."""
+"""`kafkalog storage`: formats the directories of a KRaft node, as kafka-storage does."""
 
 import argparse
 from typing import TYPE_CHECKING, Any
@@ -239,8 +239,13 @@ def _credentials(texts: list[str], levels: dict[str, int]) -> list[tuple[str, An
 def _mapping(release: str | None) -> int:
     from kafkalog.kraft.format import parse_release
     from kafkalog.metadata.image import METADATA_VERSION
-    from kafkalog.metadata.levels import FIRST_LEVELS, KRAFT_VERSION, KRAFT_VERSION_SINCE, LEVEL
-    from kafkalog.metadata.levels import RELEASES
+    from kafkalog.metadata.levels import (
+        FIRST_LEVELS,
+        KRAFT_VERSION,
+        KRAFT_VERSION_SINCE,
+        LEVEL,
+        RELEASES,
+    )
 
     level = LEVEL if release is None else parse_release(release)
     print(f"{METADATA_VERSION}={level} ({release or RELEASES[level - 1]})")
@@ -280,7 +285,8 @@ def _looked(node: "NodeFile") -> "tuple[list[str], list[str], MetaProperties | N
     first: MetaProperties | None = None
     for path in node.directories:
         if not os.path.isdir(path):
-            problems.append(f"{path} {'is not a directory' if os.path.exists(path) else 'does not exist'}")
+            why = "is not a directory" if os.path.exists(path) else "does not exist"
+            problems.append(f"{path} {why}")
             continue
         there.append(path)
         try:
@@ -305,7 +311,8 @@ def _looked(node: "NodeFile") -> "tuple[list[str], list[str], MetaProperties | N
 
 
 def _shown(meta: "MetaProperties") -> str:
-    from kafkalog.disk.layout import parse_properties, render_meta_properties
+    from kafkalog.config.properties import parse_properties
+    from kafkalog.disk.layout import render_meta_properties
 
     found = parse_properties(render_meta_properties(meta).decode())
     return ", ".join(f"{name}={value}" for name, value in sorted(found.items()))

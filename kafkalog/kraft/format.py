@@ -214,7 +214,8 @@ def first_levels(
     if levels[ELIGIBLE_REPLICAS] and release < ELIGIBLE_SINCE:
         raise ArgumentError(
             f"{ELIGIBLE_REPLICAS}: found {levels[ELIGIBLE_REPLICAS]}, wanted 0 with "
-            f"metadata.version {release}; it needs {ELIGIBLE_SINCE} ({RELEASES[ELIGIBLE_SINCE - 1]})"
+            f"metadata.version {release}; it needs {ELIGIBLE_SINCE} "
+            f"({RELEASES[ELIGIBLE_SINCE - 1]})"
         )
     return levels, kraft_version
 
@@ -259,8 +260,6 @@ def _v6(text: str, wrong: str) -> str:
         raise ArgumentError(wrong) from None
 
 
-def new_voter(
-    node_id: int, directory_id: uuid.UUID, listener: str, host: str, port: int
-) -> Voter:
+def new_voter(node_id: int, directory_id: uuid.UUID, listener: str, host: str, port: int) -> Voter:
     """A first voter with one listener."""
     return Voter(ReplicaKey(node_id, directory_id), ((listener, host, port),), (0, 1))
