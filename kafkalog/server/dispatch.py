@@ -58,7 +58,9 @@ class Dispatch:
     def _answer(self, request: Request) -> None:
         route = handlers.route(request.api)
         node = self._node
-        if node.admission.guards(request.peer) and not admit(node, request, route.needs):
+        passed_on = node.under_controllers and request.api.key in handlers.FORWARDED
+        guarded = not passed_on and node.admission.guards(request.peer)
+        if guarded and not admit(node, request, route.needs):
             return
         response: Any = route.handler(node, request)
         if response is not None:

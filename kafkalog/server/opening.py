@@ -14,6 +14,7 @@ from kafkalog.directory.manager import Manager
 from kafkalog.errors import ArgumentError, InvalidSetting
 from kafkalog.inspect.lost import lost_metadata
 from kafkalog.kraft.kraftlog import MetadataLog
+from kafkalog.metadata.image import BROKER
 from kafkalog.server.admission import check_stored_settings, super_users
 
 if TYPE_CHECKING:  # a node that is alone needs nothing of a cluster's
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # a node that is alone needs nothing of a cluster's
     from kafkalog.cluster.quorum.joining import Entry
     from kafkalog.cluster.quorum.member import QuorumMember
     from kafkalog.disk.layout import MetaProperties
+    from kafkalog.metadata.image import Change
     from kafkalog.metadata.source import Metadata
     from kafkalog.zookeeper.driver import Driver
 
@@ -71,6 +73,7 @@ class Opened:
             undo.append(self.zookeeper.close)
             self._take(taken)
             check_stored_settings(self.zookeeper.image)
+        if config.clustered:
             self._look_at_own_rights()
         self.manager = Manager(
             path, self.config, clock=clock, node_id=None, gather=not config.clustered
@@ -134,6 +137,8 @@ class Opened:
 
         self.quorum = self._or_abandon(partial(join_quorum, self.manager, self.config, entry))
         self._undo.append(self.quorum.close)
+        check_stored_settings(self.quorum.image)
+        self.quorum.listen(_warn_of_stored_settings)
 
     def _open_kraft(self, number: int) -> None:
         self.kraft = self._or_abandon(
@@ -149,6 +154,15 @@ class Opened:
         except BaseException:
             self.manager.abandon()  # an orderly end would write, too
             raise
+
+
+def _warn_of_stored_settings(change: Change) -> None:
+    """The controllers store settings that restrict access and take no effect here."""
+    if any(kind == BROKER for kind, _ in change.resources):
+        try:
+            check_stored_settings(change.new)
+        except InvalidSetting as problem:
+            _logger.error("%s; the next start of this broker refuses it", problem)
 
 
 def candidate(member: Member, config: ServerConfig) -> Driver:
