@@ -182,7 +182,8 @@ class ServerConfig(
     @property
     def inner_listener(self) -> str:
         """The name of the listener by which brokers reach each other."""
-        names = [text.partition("://")[0].upper() for text in self.listeners]
+        given = (text.partition("://")[0].upper() for text in self.listeners)
+        names = [name for name in given if name not in self.controllers_listeners]
         usual = self.security_inter_broker_protocol
         usual = usual if usual in names else next(iter(names), "")
         return self.inter_broker_listener_name.upper() or usual

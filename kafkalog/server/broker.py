@@ -147,6 +147,8 @@ class Broker:
             given["listeners"] = places.named(ANY_PORT if listeners is None else listeners)
         self._config = ServerConfig.of(given)
         check_served(self._config)
+        if self._config.controls:
+            raise InvalidSetting("process.roles: found controller, wanted broker alone")
         self._given = ServerConfig.without_texts_of_secrets(given)
         alone = not isinstance(listeners, str) and listeners is not None and not listeners
         planned = () if alone else places.planned(self._config)

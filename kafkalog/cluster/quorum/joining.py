@@ -12,14 +12,15 @@ from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
-from kafkalog.client.link.transport import Address, Options, parse_servers
-from kafkalog.cluster.quorum.observer import Identity
+from kafkalog.client.link.transport import Address, Options
 from kafkalog.config.server import ServerConfig
 from kafkalog.directory.identity import Found
 from kafkalog.directory.manager import Manager
 from kafkalog.disk import layout
 from kafkalog.disk.layout import MetaProperties
 from kafkalog.errors import ArgumentError, KafkalogError, Timeout
+from kafkalog.quorum.identity import Identity
+from kafkalog.quorum.replica.places import controllers_of
 from kafkalog.replication.inter_broker import NodeSecurity, connect, node_securities
 from kafkalog.wire import apis
 
@@ -47,20 +48,6 @@ class Entry(NamedTuple):
     """For connections to the controllers."""
     securities: Mapping[str, NodeSecurity] = OPEN
     """Of connections by listeners that are not PLAINTEXT."""
-
-
-def controllers_of(config: ServerConfig) -> tuple[tuple[Address, ...], dict[int, Address]]:
-    """The controllers' addresses: all, and by node as far as the settings name nodes.
-
-    Raises: ArgumentError for one that is no address.
-    """
-    voters: dict[int, Address] = {}
-    for word in config.controller_quorum_voters:
-        number, _, place = word.partition("@")
-        (voters[int(number)],) = parse_servers(place)
-    named = parse_servers(",".join(config.controller_quorum_bootstrap_servers)) if (
-        config.controller_quorum_bootstrap_servers) else []  # fmt: skip
-    return tuple(dict.fromkeys([*named, *voters.values()])), voters
 
 
 def enter(path: str, found: Found, config: ServerConfig, node: int) -> Entry:
