@@ -280,7 +280,9 @@ def _looked(node: "NodeFile") -> "tuple[list[str], list[str], MetaProperties | N
     first: MetaProperties | None = None
     for path in node.directories:
         if not os.path.isdir(path):
-            problems.append(f"{path} {'is not a directory' if os.path.exists(path) else 'does not exist'}")
+            problems.append(
+                f"{path} {'is not a directory' if os.path.exists(path) else 'does not exist'}"
+            )
             continue
         there.append(path)
         try:

@@ -259,8 +259,6 @@ def _v6(text: str, wrong: str) -> str:
         raise ArgumentError(wrong) from None
 
 
-def new_voter(
-    node_id: int, directory_id: uuid.UUID, listener: str, host: str, port: int
-) -> Voter:
+def new_voter(node_id: int, directory_id: uuid.UUID, listener: str, host: str, port: int) -> Voter:
     """A first voter with one listener."""
     return Voter(ReplicaKey(node_id, directory_id), ((listener, host, port),), (0, 1))

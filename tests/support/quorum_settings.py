@@ -10,8 +10,10 @@ BASE = {
     "node.id": "1", "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,C2:PLAINTEXT,PLAINTEXT:PLAINTEXT",
 }  # fmt: skip
-C, P, BOTH = "listeners=CONTROLLER://h:1", "listeners=PLAINTEXT://h:2", (
-    "listeners=CONTROLLER://h:1,PLAINTEXT://h:2"
+C, P, BOTH = (
+    "listeners=CONTROLLER://h:1",
+    "listeners=PLAINTEXT://h:2",
+    ("listeners=CONTROLLER://h:1,PLAINTEXT://h:2"),
 )
 ONE, TWO = "controller.quorum.voters=1@h:1", "controller.quorum.voters=2@h:1"
 SERVERS = "controller.quorum.bootstrap.servers=h:1"

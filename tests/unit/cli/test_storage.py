@@ -146,9 +146,7 @@ def test_several_directories(kafkalog: Command, node: Node, tmp_path: Path) -> N
     assert (ran.status, f"found {CLUSTER}, wanted {OTHER}" in ran.err) == (1, True)
 
 
-def test_an_interrupted_format_is_done_again(
-    kafkalog: Command, node: Node, tmp_path: Path
-) -> None:
+def test_an_interrupted_format_is_done_again(kafkalog: Command, node: Node, tmp_path: Path) -> None:
     """Without its identity a directory is not formatted, unless it holds records."""
     assert kafkalog("storage", "format", "-t", CLUSTER, "-c", node(STATIC)).status == 0
     (tmp_path / "data" / "meta.properties").unlink()
@@ -223,9 +221,7 @@ def test_a_broker_is_no_first_voter(kafkalog: Command, node: Node, tmp_path: Pat
     assert (ran.status, "is not of a controller" in ran.err) == (2, True)
 
 
-def test_the_identity_and_problems_are_shown(
-    kafkalog: Command, node: Node, tmp_path: Path
-) -> None:
+def test_the_identity_and_problems_are_shown(kafkalog: Command, node: Node, tmp_path: Path) -> None:
     path = node(STATIC, f"log.dirs={tmp_path / 'a'},{tmp_path / 'b'}")
     ran = kafkalog("storage", "info", "-c", path)
     assert ran.out == (
