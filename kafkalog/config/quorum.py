@@ -163,12 +163,13 @@ class QuorumConfig(Settings):
         names = self.controllers_listeners
         if not names:
             yield NAMES, "none", "the name of the controllers' listener"
-        if (protocol := protocols.get(names[0] if names else "", PLAINTEXT)) != PLAINTEXT:
-            yield (
-                NAMES,
-                f"{names[0]} with security protocol {protocol}",
-                ("one with PLAINTEXT: kafkalog cannot protect its connections to controllers yet"),
-            )
+        for name in names if self.controls else ():
+            if (protocol := protocols.get(name, PLAINTEXT)) != PLAINTEXT:
+                yield (
+                    NAMES,
+                    f"{name} with security protocol {protocol}",
+                    "one with PLAINTEXT: kafkalog's own controllers cannot be protected yet",
+                )
         yield from self._listener_problems(around)
         yield from self._voter_problems(around.node)
 

@@ -97,8 +97,8 @@ def _problems(config: BrokerConfig) -> Iterator[tuple[str, object, str]]:
         protocols = {name.upper(): protocol for name, _, protocol in pairs}
         yield from config.quorum_problems(_around(config), protocols)
     authorizer = given.get(AUTHORIZER, "")
-    clustered = bool(given.get("zookeeper.connect"))
-    served = ACL_AUTHORIZER if clustered else STANDARD_AUTHORIZER
+    on_zookeeper = bool(given.get("zookeeper.connect"))
+    served = ACL_AUTHORIZER if on_zookeeper else STANDARD_AUTHORIZER
     if authorizer not in ("", served):
-        where = "in a cluster on ZooKeeper" if clustered else "on a single node"
+        where = "in a cluster on ZooKeeper" if on_zookeeper else "without ZooKeeper"
         yield AUTHORIZER, authorizer, f"{served}, or nothing, {where}"

@@ -382,7 +382,7 @@ def _delete_topics(check: _Check) -> None:
     """The name of a topic that was given by its id is shown to those who may describe it.
 
     A node on ZooKeeper forwards with its own rights: an id that only the controller knows yet is
-    refused here.  In the envelope to a KRaft controller is the caller, whom that one checks.
+    refused here.
     """
     if check.allows(_DELETE, Kind.CLUSTER, quiet=True):
         return

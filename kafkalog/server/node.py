@@ -134,6 +134,11 @@ class Node(NamedTuple):
         return self.metadata.on_zookeeper
 
     @property
+    def under_controllers(self) -> bool:
+        """True if it is a broker of a KRaft cluster: its controllers carry out changes."""
+        return self.clustered and not self.on_zookeeper
+
+    @property
     def node_id(self) -> int:
         """This broker's number."""
         return self.metadata.image.node_id

@@ -15,6 +15,7 @@ from kafkalog.directory.manager import Manager
 from kafkalog.errors import ArgumentError, InvalidSetting
 from kafkalog.inspect.lost import lost_metadata
 from kafkalog.kraft.kraftlog import MetadataLog
+from kafkalog.metadata.image import BROKER
 from kafkalog.server.admission import check_stored_settings, super_users
 
 if TYPE_CHECKING:  # a node that is alone needs nothing of a cluster's
@@ -23,6 +24,7 @@ if TYPE_CHECKING:  # a node that is alone needs nothing of a cluster's
     from kafkalog.cluster.quorum.joining import Entry
     from kafkalog.cluster.quorum.member import QuorumMember
     from kafkalog.disk.layout import MetaProperties
+    from kafkalog.metadata.image import Change
     from kafkalog.metadata.source import Metadata
     from kafkalog.quorum.replica.replica import MetadataReplica
     from kafkalog.replication.membership import QuorumReplica
@@ -87,6 +89,7 @@ class Opened:
             undo.append(self.zookeeper.close)
             self._take(taken)
             check_stored_settings(self.zookeeper.image)
+        if config.clustered:
             self._look_at_own_rights()
         self.manager = Manager(
             path, self.config, clock=clock, node_id=None, gather=not config.clustered
@@ -156,6 +159,8 @@ class Opened:
             partial(join_quorum, self.manager, self.config, entry, follow)
         )
         self._undo.append(self.quorum.close)
+        check_stored_settings(self.quorum.image)
+        self.quorum.listen(_warn_of_stored_settings)
 
     def _check_formatted(self, meta: MetaProperties | None) -> None:
         """Raises: ArgumentError: nobody gave the directory to a node of a quorum."""
@@ -201,6 +206,15 @@ class Opened:
         except BaseException:
             self.manager.abandon()  # an orderly end would write, too
             raise
+
+
+def _warn_of_stored_settings(change: Change) -> None:
+    """The controllers store settings that restrict access and take no effect here."""
+    if any(kind == BROKER for kind, _ in change.resources):
+        try:
+            check_stored_settings(change.new)
+        except InvalidSetting as problem:
+            _logger.error("%s; the next start of this broker refuses it", problem)
 
 
 def quorum_parts(manager: Manager, config: ServerConfig, entry: Entry) -> Quorum:

@@ -484,7 +484,8 @@ class QuorumMember:
 
     def connecting(self, *, to_controller: bool = False) -> Options:
         """How this broker connects to others, or to the controller."""
-        return Options(client_id=str(self.node))
+        listener = self._config.control_listener if to_controller else self.listener
+        return Options(client_id=str(self.node), security=self._entry.securities.get(listener))
 
     def controller_connection(self) -> ControllerConnection:
         """Another connection to the active controller, for requests that must not wait for

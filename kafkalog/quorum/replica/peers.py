@@ -10,16 +10,19 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkalog.client.link.connection import Connection
 from kafkalog.client.link.transport import Address, Options
 from kafkalog.errors import KafkalogError, UnsupportedVersion
 from kafkalog.quorum.replica.disk import batches_of
 from kafkalog.raft.codec import API_OF, request_fields, response_of
 from kafkalog.raft.messages import FetchResponse, VoteRequest
+from kafkalog.replication.inter_broker import connect
 from kafkalog.wire.api import Api
 from kafkalog.wire.apis import FETCH
+
+if TYPE_CHECKING:
+    from kafkalog.client.link.connection import Connection
 
 __all__ = ["Arrived", "Peers", "Wanted"]
 
@@ -172,7 +175,7 @@ class _Peer:
             self._hang_up()
             found = None
         if found is None:
-            found = Connection(wanted.address, self._connecting)
+            found = connect(wanted.address, self._connecting)
             with self._lock:
                 self._connection = found
                 if self._ended:

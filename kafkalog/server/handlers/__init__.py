@@ -39,7 +39,7 @@ from kafkalog.wire.tables.controller import (
 )
 from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
 
-__all__ = ["CONTROLS", "OF_CONTROLLER", "ROUTES", "Route", "Routes", "routes_of"]
+__all__ = ["CONTROLS", "FORWARDED", "OF_CONTROLLER", "ROUTES", "Route", "Routes", "routes_of"]
 
 _DESCRIBE, _ALTER, _ACTION = Operation.DESCRIBE, Operation.ALTER, Operation.CLUSTER_ACTION
 _CLUSTER = Kind.CLUSTER
@@ -149,6 +149,12 @@ ROUTES: dict[int, Route] = {
 """By API key: exactly the APIs that wire/tables says our broker serves."""
 
 
+FORWARDED = frozenset(
+    key for key, one in ROUTES.items()
+    if one.handler in (controller.to_controller, acls.alter_acls, cluster.describe_quorum)
+)  # fmt: skip
+"""APIs that a broker of a KRaft cluster only forwards: the controller, whose ACLs are newer, checks
+the rights of the client that the envelope names."""
 CONTROLS: dict[int, Route] = {
     api.key: Route(controller.command, ((_ACTION, _CLUSTER),))
     for api in (LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA)

@@ -25,8 +25,9 @@ def describe_acls(node: Serving, request: Request) -> Mapping[str, Any] | None:
 
 
 def alter_acls(node: Serving, request: Request) -> Mapping[str, Any] | None:
-    """CreateAcls and DeleteAcls, which the controller carries out."""
-    if _disabled(node, request):
+    """CreateAcls and DeleteAcls, which the controller carries out; that of a KRaft cluster also
+    knows if there is an authorizer."""
+    if not node.under_controllers and _disabled(node, request):
         return None
     return node.controller_apis.handle(request)
 

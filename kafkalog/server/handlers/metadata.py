@@ -140,7 +140,7 @@ def _partition(node: Node, topic: "Topic", index: int) -> dict[str, Any]:
     gone = {*partition.offline_replicas}
     if offline:
         gone.add(node.node_id)
-    if node.clustered and not node.on_zookeeper:
+    if node.under_controllers:
         gone |= {*partition.replicas} - node.image.living.keys()
     return {
         "error_code": ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,

@@ -110,7 +110,7 @@ def planned(config: ServerConfig) -> tuple[Listener, ...]:
     listeners = tuple(one._replace(protocol=_protocol(config, one)) for one in listeners)
     names = {listener.name for listener in listeners}
     _check_inner(config, names)
-    _check_own(config, names)
+    _check_own(config, names | _of_controllers(config))
     _check_advertised(config, names)
     return listeners
 
@@ -157,12 +157,23 @@ def _protocol(config: ServerConfig, listener: Listener) -> SecurityProtocol:
             f"listeners: {listener.name} has security protocol {text}, which is no security "
             "protocol; name it in listener.security.protocol.map"
         )
-    if config.joins_quorum and found is not PLAINTEXT:
-        raise InvalidSetting(
-            f"listeners: {listener.name} has security protocol {text}, which a broker of a KRaft "
-            "cluster does not support yet; wanted PLAINTEXT"
-        )
     return found
+
+
+def _of_controllers(config: ServerConfig) -> set[str]:
+    """The names of the controllers' listeners, with which a broker of a KRaft cluster speaks.
+
+    Raises: InvalidSetting.
+    """
+    if not config.joins_quorum:
+        return set()
+    for name in config.controller_listener_names:
+        if (text := config.protocol_of(name)) not in SecurityProtocol.__members__:
+            raise InvalidSetting(
+                f"controller.listener.names: {name} has security protocol {text}, which is no "
+                "security protocol; name it in listener.security.protocol.map"
+            )
+    return {name.upper() for name in config.controller_listener_names}
 
 
 def _check_inner(config: ServerConfig, names: set[str]) -> None:

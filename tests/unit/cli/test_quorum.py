@@ -14,7 +14,7 @@ from kafkalog.disk.layout import parse_uuid
 from kafkalog.server.broker import Broker
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
-from tests.support.scripted import Peer
+from tests.support.scripted import CLOSE, Peer
 from tests.unit.cli.conftest import Command
 
 ONE, TWO = "7JnyYWk9Qfu8aTtqzOvIaw", "MvDxzVmcRsaTz33bUuRU6A"
@@ -147,6 +147,19 @@ def test_a_controller_becomes_a_voter(
     path.write_text(path.read_text().replace("=controller\n", "=broker\n"))
     ran = kafkalog("quorum", "add-controller", "--config", path, *there)
     assert (ran.status, "found broker, wanted controller" in ran.err) == (2, True)
+
+
+def test_a_change_whose_answer_was_lost(peer: Peer) -> None:
+    """The second attempt finds it done: the same voter is there, or none is."""
+    again = {"error_code": int(ErrorCode.DUPLICATE_VOTER), "error_message": "it is one"}
+    with Admin(peer.servers, controllers=True, config={"retry.backoff.ms": 1}) as admin:
+        peer.on(apis.ADD_RAFT_VOTER, CLOSE, again)
+        admin.add_raft_voter(2, parse_uuid(TWO), [("CONTROLLER", "h", 9093)])
+        peer.on(apis.ADD_RAFT_VOTER, CLOSE, again)
+        with pytest.raises(errors.KafkalogError, match="DUPLICATE_VOTER"):
+            admin.add_raft_voter(2, parse_uuid(ONE), [("CONTROLLER", "h", 9093)])
+        peer.on(apis.REMOVE_RAFT_VOTER, CLOSE, {"error_code": int(ErrorCode.VOTER_NOT_FOUND)})
+        admin.remove_raft_voter(3, parse_uuid(ONE))
 
 
 def test_a_controller_is_no_voter_any_longer(
