@@ -239,8 +239,13 @@ def _credentials(texts: list[str], levels: dict[str, int]) -> list[tuple[str, An
 def _mapping(release: str | None) -> int:
     from kafkalog.kraft.format import parse_release
     from kafkalog.metadata.image import METADATA_VERSION
-    from kafkalog.metadata.levels import FIRST_LEVELS, KRAFT_VERSION, KRAFT_VERSION_SINCE, LEVEL
-    from kafkalog.metadata.levels import RELEASES
+    from kafkalog.metadata.levels import (
+        FIRST_LEVELS,
+        KRAFT_VERSION,
+        KRAFT_VERSION_SINCE,
+        LEVEL,
+        RELEASES,
+    )
 
     level = LEVEL if release is None else parse_release(release)
     print(f"{METADATA_VERSION}={level} ({release or RELEASES[level - 1]})")
