@@ -15,7 +15,7 @@ NODE_ID_MAX = (1 << 31) - 1
 
 
 class NodeFile(NamedTuple):
-    """What the file says."""
+    """The settings of such a file."""
 
     path: str
     node_id: int
@@ -56,7 +56,7 @@ class NodeFile(NamedTuple):
 
 
 def read_node_file(path: str) -> NodeFile:
-    """What a server.properties file of a KRaft node says.
+    """Those parts of a KRaft node's file.
 
     Raises: UsageError: it is not of such a node; OSError.
     """

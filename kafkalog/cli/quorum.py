@@ -2,7 +2,6 @@
 kafka-metadata-quorum shows and changes them."""
 
 import argparse
-import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -51,7 +50,7 @@ HEADS = (
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     add_controllers(parser)
-    add_actions(parser, ACTIONS, "")
+    add_actions(parser, ACTIONS, "NAME")
     parser.add_argument(
         "--status", action="store_true", help="describe: the leader, the lag and the voters"
     )
@@ -168,9 +167,11 @@ def _replication(found: "QuorumInfo", ago: bool) -> None:
 
 
 def _time(at_ms: int, ago: bool) -> str:
+    from kafkalog.clock import SystemClock
+
     if at_ms < 0 or not ago:
         return str(at_ms)
-    return f"{max(0, int(time.time() * 1000) - at_ms)} ms ago"
+    return f"{max(0, SystemClock().now_ms() - at_ms)} ms ago"
 
 
 def _status(cluster_id: str, found: "QuorumInfo") -> None:
@@ -208,13 +209,16 @@ def _named_one(one: "QuorumReplica") -> str:
 def _add(options: argparse.Namespace) -> None:
     from kafkalog.cli.node_file import read_node_file
     from kafkalog.client.calls.quorum import RaftVoterEndpoint
+    from kafkalog.config.client import ClientConfig
 
     path = options.config or options.command_config
     if path is None:
         raise UsageError("add-controller: which one? give its server.properties: --config FILE")
-    if options.config is None:
-        options.command_config = None  # it is a server's file, read here
     node = read_node_file(path)
+    if options.config is None:  # a server's file, which has a client's settings, too
+        options.command_config = None
+        mine = ClientConfig.table
+        options.client_settings = {n: v for n, v in node.settings.items() if n in mine}
     if not node.is_controller:
         raise UsageError(f"{path}: process.roles: found {','.join(node.roles)}, wanted controller")
     directory_id = _directory_of(node.metadata_directory)

@@ -1,4 +1,4 @@
-"""`kafkalog storage`: formats the directories of a node of a KRaft cluster, as kafka-storage does."""
+"""`kafkalog storage`: formats the directories of a KRaft node, as kafka-storage does."""
 
 import argparse
 from typing import TYPE_CHECKING, Any
@@ -285,9 +285,8 @@ def _looked(node: "NodeFile") -> "tuple[list[str], list[str], MetaProperties | N
     first: MetaProperties | None = None
     for path in node.directories:
         if not os.path.isdir(path):
-            problems.append(
-                f"{path} {'is not a directory' if os.path.exists(path) else 'does not exist'}"
-            )
+            why = "is not a directory" if os.path.exists(path) else "does not exist"
+            problems.append(f"{path} {why}")
             continue
         there.append(path)
         try:
@@ -312,7 +311,8 @@ def _looked(node: "NodeFile") -> "tuple[list[str], list[str], MetaProperties | N
 
 
 def _shown(meta: "MetaProperties") -> str:
-    from kafkalog.disk.layout import parse_properties, render_meta_properties
+    from kafkalog.config.properties import parse_properties
+    from kafkalog.disk.layout import render_meta_properties
 
     found = parse_properties(render_meta_properties(meta).decode())
     return ", ".join(f"{name}={value}" for name, value in sorted(found.items()))

@@ -49,9 +49,8 @@ class AdminNodes(Locked):
 
         Raises: ControllerIdNotRegistered, UnsupportedVersion for a cluster without KRaft; ...
         """
-        self._ask(
-            quorum_.unregister_controller, arguments.node("node", node), timeout_ms=timeout_ms
-        )
+        one = arguments.node("node", node)
+        self._ask(quorum_.unregister_controller, one, timeout_ms=timeout_ms)
 
     def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, timeout_ms: int | None = None

@@ -214,7 +214,8 @@ def first_levels(
     if levels[ELIGIBLE_REPLICAS] and release < ELIGIBLE_SINCE:
         raise ArgumentError(
             f"{ELIGIBLE_REPLICAS}: found {levels[ELIGIBLE_REPLICAS]}, wanted 0 with "
-            f"metadata.version {release}; it needs {ELIGIBLE_SINCE} ({RELEASES[ELIGIBLE_SINCE - 1]})"
+            f"metadata.version {release}; it needs {ELIGIBLE_SINCE} "
+            f"({RELEASES[ELIGIBLE_SINCE - 1]})"
         )
     return levels, kraft_version
 

@@ -154,6 +154,8 @@ def find_leader(step: Step) -> float:
     """Ask one of the other nodes for the leader, with a fetch.  Returns when to do that again."""
     now = step.state
     ids = {one.key.id for one in now.voters} | set(now.options.bootstrap)
+    if now.leader_id is not None:
+        ids.add(now.leader_id)  # perhaps a voter since a record that this replica lacks
     others = sorted(ids - {now.me.id})
     if not others or now.log.flushed < now.log.end:
         return step.now_ms + now.options.election_timeout_ms

@@ -140,7 +140,7 @@ class Step:
 
     def can_send(self, node_id: int) -> bool:
         """True if the node may get a request now."""
-        _, at_ms, _ = self.state.waits.get(node_id, (0, 0.0, None))
+        _, at_ms, _ = self.state.waits.get(node_id, (0, -inf, None))
         return at_ms <= self.now_ms
 
     def send(self, node_id: int, message: Any) -> None:

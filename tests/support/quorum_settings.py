@@ -1,4 +1,4 @@
-"""Settings of nodes of a KRaft cluster: what Apache Kafka 4.4.0 starts with, and what it refuses."""
+"""Settings of nodes of a KRaft cluster: those that Apache Kafka 4.4.0 takes, and those it refuses."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ BASE = {
     "node.id": "1", "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,C2:PLAINTEXT,PLAINTEXT:PLAINTEXT",
 }  # fmt: skip
-C, P, BOTH = (
-    "listeners=CONTROLLER://h:1",
-    "listeners=PLAINTEXT://h:2",
-    ("listeners=CONTROLLER://h:1,PLAINTEXT://h:2"),
-)
+C = "listeners=CONTROLLER://h:1"
+P = "listeners=PLAINTEXT://h:2"
+BOTH = "listeners=CONTROLLER://h:1,PLAINTEXT://h:2"
 ONE, TWO = "controller.quorum.voters=1@h:1", "controller.quorum.voters=2@h:1"
 SERVERS = "controller.quorum.bootstrap.servers=h:1"
 BROKER, CONTROLLER = "process.roles=broker", "process.roles=controller"

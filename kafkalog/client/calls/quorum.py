@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -11,6 +11,7 @@ from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.failures import check_code
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
+from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.values import ZERO_UUID
 
 __all__ = [
@@ -24,7 +25,6 @@ __all__ = [
 ]
 
 METADATA_TOPIC = "__cluster_metadata"
-LISTENERS_MAX = 1_000
 
 
 class RaftVoterEndpoint(NamedTuple):
@@ -124,7 +124,13 @@ def add_raft_voter(
         "cluster_id": cluster_id, "timeout_ms": cluster.options.request_timeout_ms,
         "voter_id": node, "voter_directory_id": directory_id, "listeners": listeners,
     }  # fmt: skip
-    _change(cluster, apis.ADD_RAFT_VOTER, body, f"controller {node}")
+    _change(
+        cluster, apis.ADD_RAFT_VOTER, body, f"controller {node}", ErrorCode.DUPLICATE_VOTER,
+        lambda: any(
+            (one.node, one.directory_id) == (node, directory_id)
+            for one in describe_quorum(cluster).voters
+        ),
+    )  # fmt: skip
 
 
 def remove_raft_voter(
@@ -135,7 +141,10 @@ def remove_raft_voter(
     Raises: UnsupportedVersion, VoterNotFound, ...; what a controller answers.
     """
     body = {"cluster_id": cluster_id, "voter_id": node, "voter_directory_id": directory_id}
-    _change(cluster, apis.REMOVE_RAFT_VOTER, body, f"controller {node}")
+    _change(
+        cluster, apis.REMOVE_RAFT_VOTER, body, f"controller {node}", ErrorCode.VOTER_NOT_FOUND,
+        lambda: True,
+    )  # fmt: skip
 
 
 def unregister_controller(cluster: Cluster, node: int) -> None:
@@ -143,13 +152,30 @@ def unregister_controller(cluster: Cluster, node: int) -> None:
 
     Raises: ControllerIdNotRegistered; what a controller answers.
     """
-    _change(cluster, apis.UNREGISTER_CONTROLLER, {"controller_id": node}, f"controller {node}")
+    _change(
+        cluster, apis.UNREGISTER_CONTROLLER, {"controller_id": node}, f"controller {node}",
+        ErrorCode.CONTROLLER_ID_NOT_REGISTERED, lambda: True,
+    )  # fmt: skip
 
 
-def _change(cluster: Cluster, api: Api, body: dict[str, Any], what: str) -> None:
+def _change(
+    cluster: Cluster, api: Api, body: dict[str, Any], what: str, already: ErrorCode,
+    done: Callable[[], bool],
+) -> None:  # fmt: skip
+    """Send a change until it is answered.
+
+    `already`: the error if it has been done; an earlier attempt without an answer may have done it,
+    if `done()` says so.
+    """
+    tried = False
+
     def step() -> None:
+        nonlocal tried
         connection = cluster.controller()
+        again, tried = tried, True
         answer = connection.call(api, body, connection.version_of(api))
+        if again and answer.error_code == already and done():
+            return
         check_code(answer.error_code, what, answer.error_message)
 
     cluster.retrying(step)

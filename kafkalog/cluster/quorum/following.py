@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from kafkalog.cluster.quorum.joining import Entry
     from kafkalog.cluster.quorum.metadata_log import CopiedMetadata
     from kafkalog.config.server import ServerConfig
-    from kafkalog.metadata.image import Change
+    from kafkalog.metadata.image import Change, MetadataImage
 
 __all__ = ["MetadataFollower"]
 
@@ -82,6 +82,11 @@ class MetadataFollower:
         self._connection: Connection | None = None
         self._ended = threading.Event()
         self._problem = ""
+
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata of the copy that are committed."""
+        return self._copied.image
 
     def catch_up(self, at_most_s: float) -> None:
         """Copy what the quorum has committed now.

@@ -58,16 +58,22 @@ class Ask(NamedTuple):
 
 def refusal(api: Api, error: ErrorCode) -> Body:
     """The answer with an error for the whole request."""
-    fields: dict[str, Any] = {"error_code": error, "throttle_time_ms": 0, "error_message": None}
+    fields: dict[str, Any] = {"error_code": error}
+    if api in (VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH):
+        return {**fields, "topics": []}
+    fields["throttle_time_ms"] = 0
     if api is FETCH:
         return {**fields, "session_id": 0, "responses": []}
-    return {**fields, "topics": []}
+    if api is FETCH_SNAPSHOT:
+        return {**fields, "topics": []}
+    return fields if api is UPDATE_RAFT_VOTER else {**fields, "error_message": None}
 
 
 def answer_fields(ask: Ask, message: Any, leader: Address | None) -> Body:
     """The answer to a request; `leader`: where the leader is that it names."""
     fields = response_fields(ask.api, message)
-    if leader is None or message.leader_id is None:
+    changes = ask.api in (ADD_RAFT_VOTER, REMOVE_RAFT_VOTER)  # which name no leader
+    if leader is None or message.leader_id is None or changes:
         return fields
     place = {"host": leader.host, "port": leader.port}
     if ask.api is UPDATE_RAFT_VOTER:

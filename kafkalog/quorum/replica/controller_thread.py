@@ -81,7 +81,7 @@ class ControllerThread:
         self._listeners: list[Callable[[Change], None]] = []
         self._ticks_ms: dict[Clock, int] = {}
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._ends = False
+        self._ends = self._is_broken = False
         self._thread = threading.Thread(
             target=self._loop, name=f"quorum controller {identity.node}", daemon=True
         )
@@ -166,27 +166,39 @@ class ControllerThread:
         return None
 
     def _sessions_due(self) -> list[int]:
-        if self._sessions is None or not self._joint.active:
+        if self._sessions is None or not self._joint.active or self._is_broken:
             return []
         at_ms = self._sessions.next_ms(self.image.brokers)
         return [] if at_ms is None else [max(at_ms, self._sessions_ms + SESSIONS_MS)]
 
     def _take(self, event: Any) -> None:
-        if isinstance(event, raft.HighWatermark | Reload):
-            try:
-                if isinstance(event, Reload):
-                    self._reload()
-                else:
-                    self._apply(event.offset)
-            except Exception as problem:
-                self._broken(problem)
-                self._ends = True
-                _logger.exception("%s: the committed metadata cannot be applied", self._log.path)
-                self._do(self._controller.handle(Deposed(), _now_ms()))
+        if self._is_broken:
+            if isinstance(event, ClientRequest):
+                event.token(None)
+        elif isinstance(event, Reload):
+            self._reads(self._reload)
+        elif isinstance(event, raft.HighWatermark):
+            while self._reads(lambda: self._apply(event.offset)):
+                pass
         elif isinstance(event, raft.BecameLeader | raft.LostLeadership | raft.Appended):
             self._join(event)
         else:
             self._do(self._controller.handle(event, _now_ms()))
+
+    def _reads(self, step: Callable[[], bool]) -> bool:
+        """Take a step in applying records; the controller hears of it if there were any.  Returns
+        True then.  If it fails, this node takes no part in the quorum any longer."""
+        try:
+            more = step()
+        except Exception as problem:
+            _logger.exception("%s: the committed metadata cannot be applied", self._log.path)
+            self._is_broken = True
+            self._do(self._controller.handle(Deposed(), _now_ms()))
+            self._broken(problem)
+            return False
+        if more:
+            self._join(self._applied())
+        return more
 
     # ---- the committed records -------------------------------------------------------------------
 
@@ -201,38 +213,41 @@ class ControllerThread:
         replay = self._loaded.replay
         return Applied(replay.image.offset + 1, replay.image, replay.in_transaction)
 
-    def _apply(self, limit: int) -> None:
-        while (at := self._loaded.replay.image.offset + 1) < limit:
-            try:
-                data = self._log.read_batches(at, READ_BYTES, "log_end")
-            except OffsetOutOfRange:
-                kept = list_snapshots(str(self._log.path))
-                if not kept or kept[-1].offset <= at:
-                    raise
-                self._reload()  # the log was emptied for a snapshot that was fetched
-                continue
-            raws = [raw for raw in records_in(data) if at <= raw.offset < limit]
-            if not raws:
-                return
-            old = self.image
-            self._loaded.take(raws)
-            self._loaded.removed.clear()  # a broker's folders follow its roles
-            self._snapshots.written(sum(len(raw.value) for raw in raws))
-            self._check()
-            self.image = self._loaded.replay.image
-            self._tell(self._loaded.replay.change(old))
-            self._join(self._applied())
-        self._snapshots.take_if_due(self._loaded)
+    def _apply(self, limit: int) -> bool:
+        """Apply the next records below `limit`; False: there are none."""
+        at = self._loaded.replay.image.offset + 1
+        if at >= limit:
+            self._snapshots.take_if_due(self._loaded)
+            return False
+        try:
+            data = self._log.read_batches(at, READ_BYTES, "log_end")
+        except OffsetOutOfRange:
+            kept = list_snapshots(str(self._log.path))
+            if not kept or kept[-1].offset <= at:
+                raise
+            return self._reload()  # the log was emptied for a snapshot that was fetched
+        raws = [raw for raw in records_in(data) if at <= raw.offset < limit]
+        if not raws:
+            return False
+        old = self.image
+        self._loaded.take(raws)
+        self._loaded.removed.clear()  # a broker's folders follow its roles
+        self._snapshots.written(sum(len(raw.value) for raw in raws))
+        self._check()
+        self.image = self._loaded.replay.image
+        self._tell(self._loaded.replay.change(old))
+        return True
 
-    def _reload(self) -> None:
+    def _reload(self) -> bool:
+        """Read the snapshot that was fetched; False: the image has it already."""
         loaded, old = self._load(), self.image
         if loaded.snapshot is None or loaded.snapshot.offset <= old.offset + 1:
-            return
+            return False
         self._loaded = loaded
         self._check()
         self.image = loaded.replay.image
         self._tell(difference(old, self.image))
-        self._join(self._applied())
+        return True
 
     def _tell(self, change: Change) -> None:
         with self._listening:

@@ -40,7 +40,7 @@ class Applied(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What does not change."""
+    """The parameters, which do not change."""
 
     node: int
     unclean: bool = False

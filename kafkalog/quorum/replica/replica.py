@@ -230,7 +230,7 @@ class MetadataReplica:
         if not takes:
             answer(None)
         elif api.key not in RAFT_APIS:
-            self._controller.put(ClientRequest(answered, api, request, version))
+            self._controller.put(ClientRequest(answered, api, request, version, context))
         elif getattr(request, "cluster_id", None) not in (None, self.identity.cluster_id):
             answered(refusal(api, ErrorCode.INCONSISTENT_CLUSTER_ID))
         else:

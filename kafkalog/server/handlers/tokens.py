@@ -19,7 +19,7 @@ from kafkalog.metadata.source import Planned
 from kafkalog.security.permissions import Kind, Operation
 from kafkalog.security.principal import ANONYMOUS, Principal
 from kafkalog.security.tokens import Token, hmac_of
-from kafkalog.server.node import Node
+from kafkalog.server.node import Node, Serving
 from kafkalog.server.request import Request
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -89,7 +89,7 @@ def _changed(node: Node, request: Request, change: Any, period_ms: int) -> Mappi
     return node.controller_apis.change(request, lambda image: change(image, *given))
 
 
-def describe_tokens(node: Node, request: Request) -> dict[str, Any]:
+def describe_tokens(node: Serving, request: Request) -> dict[str, Any]:
     """The caller's tokens, and those that it may describe, with their passwords."""
     caller, secret = _caller(node, request), node.config.delegation_token_secret_key
     if not _allowed(caller):
@@ -130,7 +130,7 @@ def _row(token: Token) -> dict[str, Any]:
     }
 
 
-def _caller(node: Node, request: Request) -> Principal:
+def _caller(node: Serving, request: Request) -> Principal:
     return node.admission.principal(request.peer.principal)
 
 

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from kafkalog.raft import log
-from kafkalog.raft.log import Batch, LogView, OffsetAndEpoch
+from kafkalog.raft.log import Batch, LeaderChange, LogView, OffsetAndEpoch, VersionChange
 from kafkalog.raft.messages import QuorumState
 from kafkalog.raft.replicas import Voters
 
@@ -43,6 +43,8 @@ class Disk:
         """The pieces of a snapshot that is being fetched."""
         self.batches: dict[int, Batch] = {}
         """By base offset, ascending."""
+        self.voters: dict[int, Voters] = {}
+        """By the offset of the batch with their record, ascending."""
         self.end = 0
         self.synced = 0
         self.flushes: dict[int, int] = {}
@@ -57,12 +59,16 @@ class Disk:
         """Into the page cache."""
         assert batch.base_offset == self.end, f"{batch.base_offset} after {self.end}"
         self.batches[batch.base_offset] = batch
+        for one in batch.control:
+            if not isinstance(one, LeaderChange | VersionChange):
+                self.voters[batch.base_offset] = one
         self.end = batch.last_offset + 1
 
     def truncate(self, offset: int) -> None:
         """Remove batches, durably."""
         for one in [one for one in self.batches if one >= offset]:
             del self.batches[one]
+            self.voters.pop(one, None)
         self.end = min(self.end, offset)
         self.synced = min(self.synced, self.end)
         self.flushes = {number: min(end, offset) for number, end in self.flushes.items()}
@@ -76,6 +82,13 @@ class Disk:
         self.snapshot = snapshot
         for one in [one for one in self.batches if one < snapshot.end.offset]:
             del self.batches[one]
+            self.voters.pop(one, None)
+
+    def voters_in_force(self) -> Voters:
+        """Those of the last record of them, committed or not."""
+        if self.voters:
+            return self.voters[next(reversed(self.voters))]
+        return (self.snapshot.voters if self.snapshot else ()) or self.formatted[1]
 
     def replace(self, snapshot: Snapshot) -> None:
         """A fetched snapshot and an empty log at its end."""

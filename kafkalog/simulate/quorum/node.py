@@ -48,8 +48,6 @@ __all__ = ["Judge", "Network", "Node", "Token"]
 
 PIECES = 4
 """Pieces of a snapshot in one response."""
-BATCHES = 8
-"""Batches of the log in one response."""
 
 
 class Token(NamedTuple):
@@ -69,6 +67,9 @@ class Network(Protocol):
 
     def answer(self, node: Node, token: Any, message: Any) -> None:
         """An answer."""
+
+    def reached(self, node: Node, moment: str) -> None:
+        """A node is at a moment at which a fault may do the most harm."""
 
 
 class Judge(Protocol):
@@ -95,6 +96,12 @@ class Judge(Protocol):
     def loaded(self, node: Node, snapshot: Snapshot) -> None:
         """A node's state machine took a snapshot."""
 
+    def truncates(self, node: Node, offset: int) -> None:
+        """A node is about to truncate its log."""
+
+    def rests(self, node: Node) -> None:
+        """A node has carried out all effects."""
+
 
 def _waited(before: State, event: Event) -> bool:
     """True if a response belongs to a request in flight."""
@@ -117,6 +124,8 @@ class Node:
         self.alive = False
         self.skew_ms = 0.0
         self.disk_ms = 1.0
+        self.batches = 8
+        """Batches of the log in one response."""
         self.state: State | None = None
         self.values: list[Any] = []
         """The state machine: the committed values."""
@@ -199,6 +208,7 @@ class Node:
             elif self._inbox:
                 self._step(self._inbox.popleft())
             else:
+                self.judge.rests(self)
                 return
 
     def _step(self, event: Event) -> None:
@@ -273,7 +283,7 @@ class Node:
 
     def _read(self, offset: int) -> Sequence[Batch]:
         found: list[Batch] = []
-        while offset < self.disk.end and len(found) < BATCHES:
+        while offset < self.disk.end and len(found) < self.batches:
             batch = self.disk.batches.get(offset)
             if batch is None:
                 raise Violated(f"matching: no batch of node {self.id} begins at {offset}")
@@ -284,6 +294,8 @@ class Node:
     def _AppendBatch(self, effect: AppendBatch) -> None:
         self.disk.append(effect.batch)
         self.judge.appended(self, effect.batch)
+        if self.leads and not effect.batch.control:
+            self.network.reached(self, "appended")
 
     def _Appended(self, effect: Appended) -> None:
         """The state machine learns of it by the high watermark."""
@@ -292,6 +304,8 @@ class Node:
         self.note("truncates to", effect.offset)
         if effect.offset < self.applied:
             raise Violated(f"truncated: node {self.id} removes committed records")
+        self.judge.truncates(self, effect.offset)
+        self.network.reached(self, "truncated")
         self._wait(lambda: self.disk.truncate(effect.offset))
 
     def _Flush(self, effect: Flush) -> None:
@@ -334,10 +348,13 @@ class Node:
                 self.values.append(batch.data)
             offset = batch.last_offset + 1
         self.judge.committed(self, before, effect.offset)
+        if self.leads:
+            self.network.reached(self, "committed")
 
     def _BecameLeader(self, effect: BecameLeader) -> None:
         self.note("leads epoch", effect.epoch, "from", effect.offset)
         self.judge.leads(self, effect.epoch)
+        self.network.reached(self, "elected")
 
     def _LostLeadership(self, effect: LostLeadership) -> None:
         self.note("no longer leads epoch", effect.epoch)

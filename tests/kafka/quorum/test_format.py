@@ -1,5 +1,4 @@
-"""Directories that `kafkalog storage format` and kafka-storage format are the same, and each starts
-what the other has formatted."""
+"""`kafkalog storage format` and kafka-storage write the same files, and Kafka starts from ours."""
 
 from __future__ import annotations
 
@@ -119,7 +118,7 @@ def test_a_release_has_the_same_levels(release: str, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["voters", "standalone"])
-def test_kafka_starts_what_we_format(dynamic: bool, memory: Path) -> None:
+def test_kafka_starts_our_directory(dynamic: bool, memory: Path) -> None:
     """Apache Kafka, broker and controller in one, serves a directory that we have formatted."""
     home = memory / f"formatted-{dynamic}"
     home.mkdir()
