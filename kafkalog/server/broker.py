@@ -325,7 +325,8 @@ class Broker:
     def _start(self, node: Node, endpoints: Sequence[tuple[str, str, int, int]]) -> None:
         """Start all parts."""
         reactor = node.reactor
-        dispatch = Dispatch(node, routes_of(node.on_zookeeper))
+        routes = routes_of(on_zookeeper=node.on_zookeeper, under_controllers=node.under_controllers)
+        dispatch = Dispatch(node, routes)
         workers = self._owned(
             Workers(reactor, dispatch, self._name, node.bulk, node.quotas.resolve), Workers.join
         )
