@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from math import inf
 from typing import Any, NamedTuple
 
 from kafkalog.raft import changes, core, elections, following, leading, log, roles, state
@@ -173,6 +174,11 @@ def _flush_counts_all(step: Step, event: Any) -> None:
             leading.advance(step, now.role)
 
 
+def _leads_on(step: Step, role: Any) -> bool:
+    step.change(role=role._replace(quorum_at_ms=inf))
+    return False
+
+
 # ---- the follower ----------------------------------------------------------------------------
 
 
@@ -321,7 +327,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "leads-unfollowed": Mutant(
         "a leader that no majority follows leads on",
         ((leading, "poll_quorum"),),
-        lambda step, role: False,
+        _leads_on,
         given=ALONE,
     ),
     "stale-responses": Mutant(
