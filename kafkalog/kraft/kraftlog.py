@@ -181,7 +181,7 @@ class MetadataLog:
         """Records for a directory that Kafka 4.4 formatted and no broker has run on."""
         if not self.image.features.get(ELIGIBLE_REPLICAS):
             return []
-        return features.least_in_sync(self.image, self._site)
+        return features.least_in_sync(self.image, self._site.config)
 
     def _settle(self) -> None:
         """A new directory: its files and the log's are synced at the same time."""
@@ -421,7 +421,7 @@ class MetadataLog:
         """UpdateFeatures: the error for the whole request, if any."""
         version = self._loaded.kraft_version
         return self._plan(
-            lambda image: features.update_features(image, asked, self._site, version)
+            lambda image: features.update_features(image, asked, self._site.config, version)
         )[0]
 
     def elect_leaders(self, asked: Elections) -> list[Result]:

@@ -75,7 +75,7 @@ class Parked(NamedTuple):
     request: FetchRequest
     until_ms: float
     high_watermark: int
-    """As it was when the fetch came."""
+    """The one that its sender knows."""
 
 
 class State(NamedTuple):
@@ -263,7 +263,9 @@ def restored(
         found = QuorumState(last)
     at_ms = now_ms + options.election_timeout_ms * (1 + draw())
     role: Role
-    if found.leader_id == me.id:
+    if [one.key.id for one in voters_in(log)] == [me.id] and is_voter(voters_in(log), me):
+        role = Prospective(at_ms, None, found.voted, frozenset({me.id}))  # nobody else may lead
+    elif found.leader_id == me.id:
         role = Resigned(at_ms)
     elif found.leader_id is None and found.voted == me and is_voter(voters_in(log), me):
         role = Candidate(at_ms, frozenset({me.id}))

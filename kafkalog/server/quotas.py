@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kafkalog.clock import Clock
     from kafkalog.config.server import ServerConfig
     from kafkalog.metadata.image import Change, MetadataImage
-    from kafkalog.metadata.source import Metadata
+    from kafkalog.metadata.source import Described
     from kafkalog.server.network.raw_request import RawRequest
     from kafkalog.server.request import Request
 
@@ -97,7 +97,7 @@ class ClientQuotas:
 
     # ---- changes -------------------------------------------------------------------------------
 
-    def follow(self, metadata: Metadata) -> None:
+    def follow(self, metadata: Described) -> None:
         """Obey the quotas of the metadata, now and whenever they change."""
 
         def changed(change: Change) -> None:

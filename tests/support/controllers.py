@@ -3,6 +3,7 @@ registrations and heartbeats that it answers, and requests in envelopes."""
 
 from __future__ import annotations
 
+import ssl
 import struct
 import threading
 from typing import Any
@@ -33,9 +34,17 @@ class Controller(Peer):
     Each registration and each change of fencing is a record, as in Kafka.
     """
 
-    def __init__(self, node: int = NODE) -> None:
-        super().__init__()
+    def __init__(
+        self, node: int = NODE, tls: ssl.SSLContext | None = None, login: str = ""
+    ) -> None:
+        """`tls`: as in Peer; `login`: the `user:password` that it accepts by PLAIN."""
+        super().__init__(tls=tls)
         self.node = node
+        self.logins: list[bool] = []
+        """Whether each login was accepted."""
+        self._login = login.encode().replace(b":", b"\0", 1)
+        self.on(apis.SASL_HANDSHAKE, {"mechanisms": ["PLAIN"]})
+        self.on(apis.SASL_AUTHENTICATE, self._authenticate)
         self.epoch = 1
         self.commits = True
         """False: records are written, and not committed."""
@@ -129,6 +138,12 @@ class Controller(Peer):
         )  # fmt: skip
 
     # ---- answers -------------------------------------------------------------------------------
+
+    def _authenticate(self, request: Any, version: int) -> Any:
+        right = bytes(request.auth_bytes) == b"\0" + self._login
+        self.logins.append(right)
+        code = ErrorCode.NONE if right else ErrorCode.SASL_AUTHENTICATION_FAILED
+        return {"error_code": code, "error_message": "" if right else "Authentication failed"}
 
     def _fetch(self, request: Any, version: int) -> Any:
         (asked,) = request.topics[0].partitions

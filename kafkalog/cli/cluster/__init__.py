@@ -35,7 +35,6 @@ ACTIONS = {
     "id": "print the cluster's id",
     "endpoints": "show the brokers' addresses and racks",
     "log-dirs": "show the log directories of all nodes, or of those that are named",
-    "quorum": "show the replicas of the metadata log (KRaft)",
     "unregister": "let the cluster forget a broker that is gone for good (KRaft)",
     "precheck": "check whether a node could join a cluster; takes serve's options",
     "try": "run three nodes and a ZooKeeper on this machine: start here",
@@ -46,14 +45,13 @@ MODULES = {
     "id": "nodes.cluster_id",
     "endpoints": "nodes.endpoints",
     "log-dirs": "nodes.log_dirs",
-    "quorum": "nodes.quorum",
     "unregister": "nodes.unregister",
 }
 """The modules and functions of actions that have no module of their name."""
 LOCAL = ("try", "adopt", "precheck")
 """Actions that need no broker."""
 OPTIONS = {
-    "json": ("status", "check", "endpoints", "log-dirs", "quorum", "precheck"),
+    "json": ("status", "check", "endpoints", "log-dirs", "precheck"),
     "include_fenced_brokers": ("endpoints",),
     "topic_list": ("log-dirs",),
     "replicas": ("drain",),

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from kafkalog.errors import (
     BadZnode,
-    Closed,
     PeerGone,
     Timeout,
     UnsupportedVersion,
@@ -16,6 +15,7 @@ from kafkalog.errors import (
     for_clients,
 )
 from kafkalog.metadata.image import BROKER
+from kafkalog.server.controller_apis.asking import ask
 from kafkalog.server.controller_apis.protection import ON_ZOOKEEPER
 from kafkalog.server.controller_apis.settings_requests import SETTINGS_REQUESTS
 from kafkalog.server.controller_apis.topic_creation import TopicCreation
@@ -34,7 +34,6 @@ __all__ = ["ClusterMember"]
 
 _logger = logging.getLogger(__name__)
 
-FAILED = "The controller failed to handle the request; its log says why."
 NOT_HERE = "This is not the correct controller."
 
 
@@ -131,21 +130,8 @@ class ClusterMember:
 
     def _ask_here(self, request: Request) -> None:
         """Let this node's controller answer."""
+        ask(self._controller.ask, request, _refuse)
 
-        def answer(body: Mapping[str, Any] | Exception | None) -> None:
-            if body is None:
-                answer_failure(request, ErrorCode.NOT_CONTROLLER, NOT_HERE)
-                return
-            if isinstance(body, Exception):  # the controller has logged it
-                answer_failure(request, ErrorCode.UNKNOWN_SERVER_ERROR, FAILED)
-                return
-            try:
-                request.answer(body)
-            except Closed:
-                pass  # the client no longer waits for it
-            except Exception as problem:
-                handler_failed(request, problem)
 
-        settings = SETTINGS_REQUESTS.get(request.api.key)
-        body = request.body if settings is None else settings.convert(request.body)
-        self._controller.ask(request.api, body, request.version, answer, size=request.size)
+def _refuse(request: Request) -> None:
+    answer_failure(request, ErrorCode.NOT_CONTROLLER, NOT_HERE)

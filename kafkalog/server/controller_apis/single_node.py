@@ -27,8 +27,6 @@ __all__ = ["SingleNode"]
 Fields = Mapping[str, Any]
 DISABLED_SINCE = 3
 """Versions of DeleteTopics before this one do not know TOPIC_DELETION_DISABLED."""
-ONE_RESULT_SINCE = 2
-"""From this version of UpdateFeatures on, features have no separate results."""
 
 
 class SingleNode:
@@ -108,13 +106,8 @@ def _create_partitions(metadata: Changeable, request: Request) -> Fields:
 
 
 def _update_features(metadata: Changeable, request: Request) -> Fields:
-    """One result for all: if one feature is refused, none changes."""
     result = metadata.update_features(translation.features(request.body, request.version))
-    if result["error_code"] or request.version >= ONE_RESULT_SINCE:
-        return result
-    fine = {"error_code": 0, "error_message": "NONE"}  # Kafka's word for it
-    named = dict.fromkeys(one.feature for one in request.body.feature_updates)
-    return {**result, "results": [{"feature": name, **fine} for name in named]}
+    return translation.features_answer(result, request.body, request.version)
 
 
 def _elect_leaders(metadata: Changeable, request: Request) -> Fields:

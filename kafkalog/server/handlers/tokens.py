@@ -1,11 +1,12 @@
 """Create-, Renew-, Expire- and DescribeDelegationToken.
 
 The owner and the renewers of a token need no permission.  A client that itself authenticated by a
-token, or not at all, gets no answer about tokens.
+token, or not at all, gets no answer about tokens.  In a KRaft cluster the controller changes them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,7 @@ from kafkalog.metadata.source import Changeable
 from kafkalog.security.permissions import Kind, Operation
 from kafkalog.security.principal import ANONYMOUS, Principal
 from kafkalog.security.tokens import Token, hmac_of
-from kafkalog.server.node import Node
+from kafkalog.server.node import Node, Serving
 from kafkalog.server.request import Request
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -26,7 +27,7 @@ __all__ = ["create_token", "describe_tokens", "expire_token", "expire_tokens", "
 NO_TIME = -1
 
 
-def create_token(node: Node, request: Request) -> dict[str, Any]:
+def create_token(node: Node, request: Request) -> Mapping[str, Any] | None:
     """A token of the caller, or (with CREATE_TOKENS on that user) of another principal."""
     body, caller = request.body, _caller(node, request)
     owner = caller
@@ -48,32 +49,36 @@ def create_token(node: Node, request: Request) -> dict[str, Any]:
             "issue_timestamp_ms": NO_TIME, "expiry_timestamp_ms": NO_TIME,
             "max_timestamp_ms": NO_TIME, "token_id": "", "hmac": b"",
         }  # fmt: skip
+    if node.under_controllers:
+        return node.controller_apis.handle(request)
     rules, new = _rules(node), uuid_text(random_topic_id())
     given = rules, new, owner, caller, renewers, body.max_lifetime_ms
     return node.controller_apis.alter(lambda image: tokens.create_token(image, *given))[0]
 
 
-def renew_token(node: Node, request: Request) -> dict[str, Any]:
+def renew_token(node: Node, request: Request) -> Mapping[str, Any] | None:
     """Let a token expire later."""
     return _changed(node, request, tokens.renew_token, request.body.renew_period_ms)
 
 
-def expire_token(node: Node, request: Request) -> dict[str, Any]:
+def expire_token(node: Node, request: Request) -> Mapping[str, Any] | None:
     """Let a token expire earlier, or at once."""
     return _changed(node, request, tokens.expire_token, request.body.expiry_time_period_ms)
 
 
-def _changed(node: Node, request: Request, change: Any, period_ms: int) -> dict[str, Any]:
+def _changed(node: Node, request: Request, change: Any, period_ms: int) -> Mapping[str, Any] | None:
     caller = _caller(node, request)
     if not _allowed(caller):
         error = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         return {"error_code": error, "expiry_timestamp_ms": NO_TIME}
+    if node.under_controllers:
+        return node.controller_apis.handle(request)
     given = _rules(node), caller, bytes(request.body.hmac), period_ms
     result: dict[str, Any] = node.controller_apis.alter(lambda image: change(image, *given))[0]
     return result
 
 
-def describe_tokens(node: Node, request: Request) -> dict[str, Any]:
+def describe_tokens(node: Serving, request: Request) -> dict[str, Any]:
     """The caller's tokens, and those that it may describe, with their passwords."""
     caller, secret = _caller(node, request), node.config.delegation_token_secret_key
     if not _allowed(caller):
@@ -114,7 +119,7 @@ def _row(token: Token) -> dict[str, Any]:
     }
 
 
-def _caller(node: Node, request: Request) -> Principal:
+def _caller(node: Serving, request: Request) -> Principal:
     return node.admission.principal(request.peer.principal)
 
 

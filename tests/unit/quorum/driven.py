@@ -157,5 +157,5 @@ class Driven:
         active = self.controller.active
         assert found is not None
         assert active is not None
-        assert active.context.partitions[topic, number] == found
+        assert active.store.image.partition(topic, number) == found
         return found

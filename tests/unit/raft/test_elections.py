@@ -263,3 +263,12 @@ def test_a_step_is_pure() -> None:
     after = one.state
     one.state, one.now_ms = before, one.now_ms - 5_000
     assert one.wait(5_000) == first and one.state == after
+
+
+def test_the_only_voter_leads_again_at_once() -> None:
+    """A restart of a quorum of one waits for no election timeout."""
+    for stored in (None, QuorumState(3, 1, key(1)), QuorumState(3, None, key(1))):
+        one = Replica(1, log_of(1, 3, among=voters(1)), stored)
+        one.wait(0)
+        assert isinstance(one.role, Leader)
+        assert one.state.epoch == 4

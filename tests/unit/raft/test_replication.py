@@ -108,6 +108,20 @@ def test_a_fetch_waits_for_records() -> None:
     assert answer.read_from == 4 and answer.message.high_watermark == 4
 
 
+def test_a_replica_that_knows_a_lower_high_watermark_need_not_wait() -> None:
+    """A replica that fetched just before a commit learns of it with its next fetch (KIP-1166)."""
+    one = leader(1)
+    one.fetch(2, 4, 2)
+    assert one.asks(FetchRequest(key(3), 2, 4, 2, high_watermark=4)) is None, "it knows"
+    found = one.asks(FetchRequest(key(3), 2, 4, 2, high_watermark=2))
+    assert found.high_watermark == 4
+
+
+def test_a_fetch_waits_while_the_leader_knows_no_high_watermark() -> None:
+    one = leader(1)
+    assert one.asks(FetchRequest(key(9), 2, 4, 2, high_watermark=-1)) is None
+
+
 def test_a_fetch_waits_no_longer_than_it_may() -> None:
     one = leader(1)
     one.fetch(2, 4, 2)
@@ -138,7 +152,7 @@ def test_a_follower_fetches_on_once_it_has_flushed() -> None:
     assert one.of(AppendBatch) and one.of(Flush) and not one.sent(FetchRequest)
     one.flush()
     (send,) = one.sent(FetchRequest)
-    assert send.message == FetchRequest(key(2), 1, 2, 1)
+    assert send.message == FetchRequest(key(2), 1, 2, 1, high_watermark=1)
 
 
 def test_records_found_at_the_start_are_flushed_first() -> None:
@@ -297,7 +311,7 @@ def test_a_follower_fetches_a_snapshot_piece_by_piece() -> None:
     assert one.of(HighWatermark) == [HighWatermark(8)]
     assert one.state.voters == voters(2, 3)
     (send,) = one.sent(FetchRequest)
-    assert send.message == FetchRequest(key(2), 1, 8, 1)
+    assert send.message == FetchRequest(key(2), 1, 8, 1, high_watermark=8)
 
 
 def test_after_an_error_a_later_snapshot_is_asked_for() -> None:

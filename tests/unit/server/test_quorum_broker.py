@@ -382,8 +382,7 @@ def test_a_controller_that_is_away_ends_the_start_after_its_time(tmp_path: Path)
         ("controller.listener.names", "PLAINTEXT", "this is a broker"),
         ("controller.quorum.bootstrap.servers", "", "the controllers' host:port"),
         ("zookeeper.connect", "localhost:2181", "none next to process.roles"),
-        ("listener.security.protocol.map", "CONTROLLER:SSL,PLAINTEXT:PLAINTEXT", "with PLAINTEXT"),
-        ("super.users", "User:a", "found a value, wanted none"),
+        ("listener.security.protocol.map", "CONTROLLER:TLS,PLAINTEXT:PLAINTEXT", "CONTROLLER has"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused_by_name(

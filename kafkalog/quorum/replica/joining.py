@@ -1,0 +1,167 @@
+"""Raft and the active controller, joined: when this node's controller becomes active, and the
+outcomes of its appends.
+
+Pure: `step` takes a state and an event, and returns the next state and the effects.  Events are
+Raft's effects BecameLeader, LostLeadership and Appended; Applied; and the controller's effects
+Append and Resign.  Effects are events: Raft's Append and Resign, and the controller's Elected,
+Deposed and StoreResult.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from kafkalog.controller import events as controller
+from kafkalog.controller.active import NotActive
+from kafkalog.controller.context import Claim
+from kafkalog.errors import KafkalogError, MessageTooLarge
+from kafkalog.kraft.batches import RECORD_BYTES_MAX
+from kafkalog.kraft.records import encode
+from kafkalog.metadata.image import MetadataImage
+from kafkalog.quorum.store import Snapshot
+from kafkalog.quorum.writing import OWN_OFFSET, Append, MetadataRecord
+from kafkalog.raft import messages as raft
+
+__all__ = ["Applied", "Joint", "Rules", "step", "values_at"]
+
+NOBODY = -1
+FIRST = 0
+"""The number of an append of first records; those of a controller begin at 1."""
+
+
+class Applied(NamedTuple):
+    """The committed records below an offset are in the image."""
+
+    offset: int
+    image: MetadataImage
+    in_transaction: bool = False
+    """A metadata transaction (KIP-868) has begun and not ended: the image is as before it."""
+
+
+class Rules(NamedTuple):
+    """The parameters, which do not change."""
+
+    node: int
+    unclean: bool = False
+    """As in Claim."""
+    first: Callable[[Applied], Sequence[MetadataRecord]] = lambda _: ()
+    """The records that a new leader has to write before its controller becomes active.  It is
+    called again once they are applied, until there are none."""
+
+
+class _Pending(NamedTuple):
+    """An append whose outcome is not known yet."""
+
+    number: int
+    last_offset: int | None = None
+    """The offset of its last record, once it is in the log."""
+
+
+class Joint(NamedTuple):
+    """The state between two events."""
+
+    rules: Rules
+    applied: Applied
+    epoch: int = NOBODY
+    """The epoch that this node leads."""
+    begins: int = 0
+    """The controller of that epoch has to know everything below this offset."""
+    active: bool = False
+    """The controller was elected."""
+    pending: _Pending | None = None
+
+
+Stepped: TypeAlias = "tuple[Joint, list[Any]]"
+
+
+def step(now: Joint, event: object) -> Stepped:
+    """The next state, and the effects in order."""
+    if isinstance(event, Applied):
+        return _advanced(now._replace(applied=event))
+    if isinstance(event, raft.BecameLeader):
+        led = now._replace(epoch=event.epoch, begins=event.offset, active=False, pending=None)
+        return _advanced(led)
+    if isinstance(event, raft.LostLeadership):
+        return _lost(now) if event.epoch == now.epoch else (now, [])
+    if isinstance(event, raft.Appended):
+        return _appended(now, event)
+    if isinstance(event, Append):
+        return _append(now, event.number, event.records)
+    assert isinstance(event, controller.Resign)
+    resigns: list[Any] = [raft.Resign(now.epoch)] if now.epoch != NOBODY else []
+    return now._replace(active=False, pending=None), resigns
+
+
+def _lost(now: Joint) -> Stepped:
+    """The outcome of an append in flight stays unknown: the next leader's log decides."""
+    deposed: list[Any] = [controller.Deposed()] if now.active else []
+    return now._replace(epoch=NOBODY, active=False, pending=None), deposed
+
+
+def _append(now: Joint, number: int, records: Sequence[MetadataRecord]) -> Stepped:
+    if now.epoch == NOBODY or not (now.active or number == FIRST):
+        return now, [controller.StoreResult(number, [NotActive()])]
+    try:
+        data = _encoded(records, now.applied.image)
+    except KafkalogError as problem:  # of these records alone
+        if number == FIRST:
+            raise
+        return now, [controller.StoreResult(number, [problem])]
+    wanted = raft.Append((now.epoch, number), len(data), data, now.epoch)
+    return now._replace(pending=_Pending(number)), [wanted]
+
+
+def _appended(now: Joint, event: raft.Appended) -> Stepped:
+    pending = now.pending
+    if pending is None or event.token != (now.epoch, pending.number):
+        return now, []
+    if event.last_offset is None:  # LostLeadership is on its way
+        failed = controller.StoreResult(pending.number, [NotActive()])
+        return now._replace(pending=None), [failed] if now.active else []
+    return _advanced(now._replace(pending=pending._replace(last_offset=event.last_offset)))
+
+
+def _advanced(now: Joint) -> Stepped:
+    """Finish what waited for records that are applied now."""
+    pending, applied = now.pending, now.applied
+    effects: list[Any] = []
+    if pending is not None:
+        if pending.last_offset is None or pending.last_offset >= applied.offset:
+            return now, effects
+        now = now._replace(pending=None)
+        if pending.number != FIRST:
+            effects.append(controller.StoreResult(pending.number, [applied.image]))
+    if now.epoch == NOBODY or now.active or applied.offset < now.begins:
+        return now, effects
+    if first := now.rules.first(applied):
+        return _append(now, FIRST, first)
+    claim = Claim(now.rules.node, now.epoch, now.epoch, now.rules.unclean)
+    return now._replace(active=True), [controller.Elected(claim, Snapshot(applied.image))]
+
+
+# ---- records as bytes --------------------------------------------------------------------------
+
+Value: TypeAlias = "bytes | Callable[[int], bytes]"
+"""A framed record; a function of its offset if it has that in it."""
+
+
+def _encoded(records: Sequence[MetadataRecord], image: MetadataImage) -> tuple[Value, ...]:
+    found = tuple(_value(name, fields, image) for name, fields in records)
+    size = sum(len(one if isinstance(one, bytes) else one(0)) for one in found)
+    if size > RECORD_BYTES_MAX:
+        raise MessageTooLarge(f"metadata records: found {size} bytes in one change, wanted at most "
+                              f"{RECORD_BYTES_MAX}")  # fmt: skip
+    return found
+
+
+def _value(name: str, fields: Any, image: MetadataImage) -> Value:
+    own = [key for key, value in fields.items() if value is OWN_OFFSET]
+    if not own:
+        return encode(name, fields, image)
+    return lambda offset: encode(name, {**fields, **dict.fromkeys(own, offset)}, image)
+
+
+def values_at(data: Sequence[Value], offset: int) -> list[bytes]:
+    """The records of an Append as framed bytes, the first of them at `offset`."""
+    return [one if isinstance(one, bytes) else one(at) for at, one in enumerate(data, offset)]
