@@ -258,7 +258,8 @@ VOTES = {
 LEADERS = {"fault_ms": 150.0, "append_ms": 20.0, "observers": 0, "faults": ROLLING}
 """Many leaders, none of which lives long."""
 EARLY = {
-    **CHURN, "voters": 4, "observers": 0, "faults": {"roll": 1}, "fault_ms": 4_000.0, "append_ms": 500.0,
+    **CHURN, "voters": 4, "observers": 0, "faults": {"roll": 1}, "fault_ms": 4_000.0,
+    "append_ms": 500.0,
     "shares": {"elected": 0.9}, "moments": {"elected": {"change_and_split": 1}},
 }  # fmt: skip
 """An even number of voters, which change as soon as there is a leader."""
