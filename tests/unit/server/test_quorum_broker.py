@@ -376,8 +376,8 @@ def test_a_controller_that_is_away_ends_the_start_after_its_time(tmp_path: Path)
 @pytest.mark.parametrize(
     ("name", "value", "wanted"),
     [
-        ("process.roles", "controller", "kafkalog has no controller"),
-        ("process.roles", "broker,controller", "kafkalog has no controller"),
+        ("process.roles", "controller", "names that listeners has, too"),
+        ("process.roles", "broker,controller", "names that listeners has, too"),
         ("controller.listener.names", "", "the name of the controllers' listener"),
         ("controller.listener.names", "PLAINTEXT", "this is a broker"),
         ("controller.quorum.bootstrap.servers", "", "the controllers' host:port"),
