@@ -67,12 +67,20 @@ class Serving(Protocol):
         """The metadata as they are now."""
 
     @property
+    def under_controllers(self) -> bool:
+        """True if it is a broker of a KRaft cluster: its controllers carry out changes."""
+
+    @property
     def node_id(self) -> int:
         """This node's number."""
 
     @property
     def on_zookeeper(self) -> bool:
         """True if it is a node of a cluster on ZooKeeper."""
+
+    @property
+    def under_controllers(self) -> bool:
+        """True if it is a node of a KRaft cluster: its active controller carries out changes."""
 
 
 class Node(NamedTuple):

@@ -23,9 +23,10 @@ def formatted(path: Path, node: int = 1, *, controller: bool = True) -> Path:
 def controller(node: int = 1, voters: str = "", port: int = 0) -> dict[str, object]:
     """The settings of a controller alone; by default the only one."""
     port = port or free_port()
+    voters = voters or f"{node}@127.0.0.1:{port}"
     return {
         "process.roles": "controller", "node.id": node, "controller.listener.names": "CONTROLLER",
-        "listeners": f"CONTROLLER://127.0.0.1:{port}", "controller.quorum.voters": voters or f"{node}@127.0.0.1:{port}",
+        "listeners": f"CONTROLLER://127.0.0.1:{port}", "controller.quorum.voters": voters,
         "listener.security.protocol.map": MAP, "num.io.threads": 2, "num.network.threads": 1,
         "broker.session.timeout.ms": 500,
     }  # fmt: skip
