@@ -312,6 +312,14 @@ class Broker:
         assert self._zookeeper is not None
         self._controller = candidate(self._zookeeper, self._config)
         self._undo.append(self._controller.stop)
+        if self._config.delegation_token_secret_key:
+            controller = self._controller
+
+            def as_controller(work: Callable[[], None]) -> None:
+                if controller.is_active:
+                    forwarder.submit(work)
+
+            expire_tokens(self._manager, self._zookeeper, self._config, as_controller)
         return ClusterMember(self._zookeeper, self._controller, forwarder)
 
     def _check_keys(self, image: MetadataImage) -> None:

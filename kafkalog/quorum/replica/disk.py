@@ -120,7 +120,8 @@ class ReplicaDisk:
             if view.end <= offset:
                 raise CorruptLog(f"{self.folder}: found nothing at offset {offset}, wanted a batch")
             offset = view.end
-        return view
+        ends = [None, None, *(OffsetAndEpoch(*one) for one in list_snapshots(self.folder))]
+        return view._replace(snapshot=ends[-1], older=ends[-2])
 
     def _formatted(self) -> LogView:
         """An empty log, with the voters of formatting: in a snapshot of nothing, or else in the
@@ -169,10 +170,16 @@ class ReplicaDisk:
         return first_records(self._manager, found)
 
     @property
+    def newest(self) -> OffsetAndEpoch | None:
+        """The newest snapshot."""
+        kept = list_snapshots(self.folder)
+        return OffsetAndEpoch(*kept[-1]) if kept else None
+
+    @property
     def committed(self) -> int:
         """The end of the newest snapshot: the records below it are committed."""
-        kept = list_snapshots(self.folder)
-        return kept[-1].offset if kept else 0
+        newest = self.newest
+        return newest.offset if newest else 0
 
     def stored(self) -> QuorumState | None:
         """The content of quorum-state.  Raises: CorruptLog, IoFailed."""

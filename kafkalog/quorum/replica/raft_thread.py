@@ -234,12 +234,13 @@ class RaftThread:
     def _trim(self) -> None:
         assert self.state is not None
         try:
+            newest = self._disk.newest
             begins = self._disk.superfluous(self.state.log.base)
         except Exception as problem:
             self._fall(problem)
             return
-        if begins is not None:
-            self._take(raft.SnapshotTaken(begins))
+        if newest is not None:
+            self._take(raft.SnapshotTaken(newest, begins))
 
     def _take_ask(self, ask: Ask) -> None:
         assert self.state is not None
