@@ -254,7 +254,7 @@ class ReplicaDisk:
         last = kept[-SNAPSHOTS_KEPT:]
         with Directory(self.folder) as folder:
             for name in kept[:-SNAPSHOTS_KEPT]:
-                if name != base:
+                if base is None or name.offset != base.offset:
                     folder.unlink(name.file())
         begins = OffsetAndEpoch(*last[0])
         start = 0 if base is None else base.offset
