@@ -215,6 +215,13 @@ def configure(kind: int, name: str, **changes: str | None) -> Step:
     return Step(apis.INCREMENTAL_ALTER_CONFIGS, lambda _: fields)
 
 
+def replace(kind: int, name: str, **configs: str) -> Step:
+    """Set all settings of a resource."""
+    rows = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
+    row = {"resource_type": kind, "resource_name": name, "configs": rows}
+    return Step(apis.ALTER_CONFIGS, lambda _: {"resources": [row], "validate_only": False})
+
+
 def scram(user: str, mechanism: int, iterations: int | None) -> Step:
     """Set a credential; None: delete it."""
     more = [] if iterations is None else [

@@ -48,10 +48,11 @@ class Driven:
     def __init__(
         self, brokers: int = 3, features: Mapping[str, int] | None = None,
         config: BrokerConfig | None = None, bootstrap: Sequence[MetadataRecord] = (),
-        cluster: str = "cluster",
+        cluster: str = "cluster", begun: Sequence[MetadataRecord] = (),
     ) -> None:  # fmt: skip
         """`features`: levels besides that of metadata.version; `config`: the settings of the
-        controller; `bootstrap`: the first records, instead of the features."""
+        controller; `bootstrap`: the first records, instead of the features; `begun`: those of them
+        that another controller wrote before it died."""
         self.replay = Replay(empty_image(cluster, US))
         self.config = config or BrokerConfig()
         self.caller: Caller | None = None
@@ -65,6 +66,8 @@ class Driven:
         if not bootstrap:
             for name, level in {METADATA_VERSION: LEVEL, **(features or {})}.items():
                 self.append(("FeatureLevelRecord", {"name": name, "feature_level": level}))
+        if begun:
+            self.append(("BeginTransactionRecord", {"name": "Bootstrap records"}), *begun)
         self.elect()
         for number in range(1, brokers + 1):
             self.restart(number)
