@@ -1,4 +1,4 @@
-"""Requests whose changes are planned on the image, the clocks of a controller, and its first records.
+"""Requests whose changes are planned on the image, a controller's clocks, and its first records.
 
 tests/kafka/quorum/test_decisions.py compares the records with Apache Kafka's.
 """
