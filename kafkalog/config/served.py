@@ -93,9 +93,7 @@ def _problems(config: BrokerConfig) -> Iterator[tuple[str, object, str]]:
     if queued in given and config.explicit(queued) and below(queued, given[request]):
         yield queued, given[queued], f"-1 or at least {request}, {given[request]}"
     if isinstance(config, QuorumConfig):
-        pairs = (text.rpartition(":") for text in given["listener.security.protocol.map"])
-        protocols = {name.upper(): protocol for name, _, protocol in pairs}
-        yield from config.quorum_problems(_around(config), protocols)
+        yield from config.quorum_problems(_around(config))
     authorizer = given.get(AUTHORIZER, "")
     on_zookeeper = bool(given.get("zookeeper.connect"))
     served = ACL_AUTHORIZER if on_zookeeper else STANDARD_AUTHORIZER

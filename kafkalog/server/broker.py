@@ -308,6 +308,14 @@ class Broker:
         assert self._zookeeper is not None
         self._controller = candidate(self._zookeeper, self._config)
         self._undo.append(self._controller.stop)
+        if self._config.delegation_token_secret_key:
+            controller = self._controller
+
+            def as_controller(work: Callable[[], None]) -> None:
+                if controller.is_active:
+                    forwarder.submit(work)
+
+            expire_tokens(self._manager, self._zookeeper, self._config, as_controller)
         return ClusterMember(self._zookeeper, self._controller, forwarder)
 
     def _check_keys(self, image: MetadataImage) -> None:
@@ -317,7 +325,8 @@ class Broker:
     def _start(self, node: Node, endpoints: Sequence[tuple[str, str, int, int]]) -> None:
         """Start all parts."""
         reactor = node.reactor
-        dispatch = Dispatch(node, routes_of(node.on_zookeeper))
+        routes = routes_of(on_zookeeper=node.on_zookeeper, under_controllers=node.under_controllers)
+        dispatch = Dispatch(node, routes)
         workers = self._owned(
             Workers(reactor, dispatch, self._name, node.bulk, node.quotas.resolve), Workers.join
         )

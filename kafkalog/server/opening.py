@@ -232,7 +232,9 @@ def quorum_parts(manager: Manager, config: ServerConfig, entry: Entry) -> Quorum
 
     return Quorum(
         entry.identity.node,
-        lambda endpoints: MetadataReplica(manager, config, entry.identity, endpoints),
+        lambda endpoints: MetadataReplica(
+            manager, config, entry.identity, endpoints, entry.options
+        ),
         line, supported_features,
     )  # fmt: skip
 

@@ -25,7 +25,7 @@ from kafkalog.wire.values import mapped
 
 if TYPE_CHECKING:
     from kafkalog.metadata.image import MetadataImage
-    from kafkalog.metadata.requests import NewTopics, Result
+    from kafkalog.metadata.requests import NewTopics
     from kafkalog.replication.membership import Controlling, ZooKeeperMembership
     from kafkalog.server.controller_apis.forwarder import ControllerForwarder, Send
     from kafkalog.server.request import Request
@@ -84,9 +84,9 @@ class ClusterMember:
         """As ControllerApis.create_topics."""
         return self._topics.create(wanted)
 
-    def alter(self, plan_of: Callable[[MetadataImage], Any]) -> list[Result]:
-        """As ControllerApis.alter: a change of what protects the cluster."""
-        return self._member.alter(plan_of)
+    def change(self, request: Request, plan_of: Callable[[MetadataImage], Any]) -> None:
+        """As ControllerApis.change: this node writes it."""
+        self._answer_here(request, lambda: self._member.alter(plan_of)[0])
 
     def quorum(self) -> NoReturn:
         """Raises: UnsupportedVersion."""

@@ -173,7 +173,7 @@ def _of_controllers(config: ServerConfig) -> set[str]:
                 f"controller.listener.names: {name} has security protocol {text}, which is no "
                 "security protocol; name it in listener.security.protocol.map"
             )
-    return {name.upper() for name in config.controller_listener_names}
+    return {*config.controllers_listeners}
 
 
 def _check_inner(config: ServerConfig, names: set[str]) -> None:
