@@ -88,9 +88,11 @@ class Loaded:
             self.removed.add(entry.fields.topic_id)
 
 
-def load(log: Log, cluster_id: str, node_id: int, end: int | None = None) -> Loaded:
+def load(
+    log: Log, cluster_id: str, node_id: int, end: int | None = None, oldest: int = 0
+) -> Loaded:
     """Read the newest snapshot that is complete and connects to the log, then the log, up to `end`;
-    None: all of it.
+    None: all of it.  `oldest`: snapshots that end below this offset are not read.
 
     Raises: CorruptLog if neither it nor the log has the beginning.
     """
@@ -98,7 +100,7 @@ def load(log: Log, cluster_id: str, node_id: int, end: int | None = None) -> Loa
     start, end = log.start_offset, log.end_offset if end is None else end
     loaded = Loaded(cluster_id, node_id)
     for name in reversed(list_snapshots(log.path)):
-        if name.offset < start:
+        if name.offset < max(start, oldest):
             break
         loaded = Loaded(cluster_id, node_id)
         try:

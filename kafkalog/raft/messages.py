@@ -214,9 +214,13 @@ class Flushed(NamedTuple):
 
 
 class SnapshotTaken(NamedTuple):
-    """The state machine above wrote a snapshot of committed records, and it is on disk."""
+    """The state machine above wrote a snapshot of committed records, and it is on disk, as is the
+    one before it."""
 
     snapshot: OffsetAndEpoch
+    begins: OffsetAndEpoch | None = None
+    """The snapshot at whose end the log may begin: records below it need not be kept any longer;
+    None: all are."""
 
 
 class SnapshotLoaded(NamedTuple):
@@ -316,7 +320,8 @@ class Flush(NamedTuple):
 
 
 class TrimLog(NamedTuple):
-    """Remove the records below an offset; a snapshot has them."""
+    """Remove the records below an offset, and the snapshots that end below it; one that ends there
+    has these records."""
 
     offset: int
 

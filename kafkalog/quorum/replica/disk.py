@@ -6,7 +6,7 @@ A leader's records become batches here; a follower has its leader's batches, byt
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kafkalog._native import lib
@@ -14,7 +14,7 @@ from kafkalog.batch.control import control_key, control_kind
 from kafkalog.batch.walk import whole_batches
 from kafkalog.disk.directory import Directory
 from kafkalog.disk.layout import METADATA_TOPIC
-from kafkalog.errors import CorruptLog, CorruptMessage
+from kafkalog.errors import ArgumentError, CorruptLog, CorruptMessage
 from kafkalog.kraft.batches import (
     KRAFT_VERSION,
     RECORD_BYTES_MAX,
@@ -23,8 +23,10 @@ from kafkalog.kraft.batches import (
     data_batches,
     raw_records,
 )
-from kafkalog.kraft.directory import METADATA_TOPIC_ID
+from kafkalog.kraft.directory import METADATA_TOPIC_ID, first_records
+from kafkalog.kraft.format import FIRST
 from kafkalog.kraft.loading import QUORUM_STATE
+from kafkalog.kraft.records import decode
 from kafkalog.kraft.snapshots import SnapshotName, list_snapshots, read_snapshot
 from kafkalog.log.log import handle_of
 from kafkalog.log.removal import truncate_fully
@@ -36,6 +38,7 @@ from kafkalog.raft.quorum_state import parse_quorum_state, render_quorum_state
 
 if TYPE_CHECKING:
     from kafkalog.directory.manager import Manager
+    from kafkalog.quorum.writing import MetadataRecord
     from kafkalog.raft.messages import QuorumState
     from kafkalog.raft.replicas import Voters
 
@@ -81,8 +84,7 @@ class ReplicaDisk:
         self.log = manager.get(METADATA_TOPIC, 0)
         self.folder = str(self.log.path)
         self._handle = handle_of(self.log)
-        self._clock = manager.clock
-        self._config = manager.config
+        self._manager, self._clock, self._config = manager, manager.clock, manager.config
         self._voters = voters
         self._settle()
 
@@ -118,14 +120,15 @@ class ReplicaDisk:
             if view.end <= offset:
                 raise CorruptLog(f"{self.folder}: found nothing at offset {offset}, wanted a batch")
             offset = view.end
-        return view
+        ends = [None, None, *(OffsetAndEpoch(*one) for one in list_snapshots(self.folder))]
+        return view._replace(snapshot=ends[-1], older=ends[-2])
 
     def _formatted(self) -> LogView:
         """An empty log, with the voters of formatting: in a snapshot of nothing, or else in the
         settings."""
         version, voters = 0, self._voters
-        if SnapshotName(0, 0) in list_snapshots(self.folder):
-            version, found = self._quorum_in(SnapshotName(0, 0))
+        if FIRST in list_snapshots(self.folder):
+            version, found = self._quorum_in(FIRST)
             voters = found if version else voters
         return LogView(voters=((raft_log.BEFORE, voters),), versions=((raft_log.BEFORE, version),))
 
@@ -150,11 +153,33 @@ class ReplicaDisk:
                     voters = found  # type: ignore[assignment]
         return version, voters
 
+    def first_records(self) -> Sequence[MetadataRecord]:
+        """The records that a new cluster begins with: those of formatting.
+
+        Raises: CorruptLog; ArgumentError: records or levels that are not known.
+        """
+        found: list[MetadataRecord] = []
+        if FIRST in list_snapshots(self.folder):
+            path = os.path.join(self.folder, FIRST.file())
+            for raw in read_snapshot(path):
+                entry = decode(raw.value) if raw.control is None else None
+                if isinstance(entry, str):
+                    raise ArgumentError(f"{path}: found {entry}")
+                if entry is not None:
+                    found.append((entry.name, dict(entry.fields)))
+        return first_records(self._manager, found)
+
+    @property
+    def newest(self) -> OffsetAndEpoch | None:
+        """The newest snapshot."""
+        kept = list_snapshots(self.folder)
+        return OffsetAndEpoch(*kept[-1]) if kept else None
+
     @property
     def committed(self) -> int:
         """The end of the newest snapshot: the records below it are committed."""
-        kept = list_snapshots(self.folder)
-        return kept[-1].offset if kept else 0
+        newest = self.newest
+        return newest.offset if newest else 0
 
     def stored(self) -> QuorumState | None:
         """The content of quorum-state.  Raises: CorruptLog, IoFailed."""

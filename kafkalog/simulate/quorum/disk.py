@@ -39,6 +39,8 @@ class Disk:
         """A write of quorum-state in progress."""
         self.snapshot: Snapshot | None = None
         """The log begins at its end."""
+        self.later: list[Snapshot] = []
+        """Snapshots of more records, the latest last."""
         self.fetched: list[Any] = []
         """The pieces of a snapshot that is being fetched."""
         self.batches: dict[int, Batch] = {}
@@ -77,9 +79,16 @@ class Disk:
         """A flush ended: what was there when it began, and still is, is on disk."""
         self.synced = max(self.synced, self.flushes.pop(number))
 
+    @property
+    def snapshots(self) -> list[Snapshot]:
+        """All of them, the latest last."""
+        return [*([self.snapshot] if self.snapshot else []), *self.later]
+
     def begin_at(self, snapshot: Snapshot) -> None:
         """The log begins at the end of a snapshot; what is below it goes."""
         self.snapshot = snapshot
+        self.synced = max(self.synced, snapshot.end.offset)
+        self.later = [one for one in self.later if one.end.offset > snapshot.end.offset]
         for one in [one for one in self.batches if one < snapshot.end.offset]:
             del self.batches[one]
             self.voters.pop(one, None)
@@ -93,6 +102,7 @@ class Disk:
     def replace(self, snapshot: Snapshot) -> None:
         """A fetched snapshot and an empty log at its end."""
         self.truncate(0)
+        self.later = []
         self.begin_at(snapshot)
         self.end = self.synced = snapshot.end.offset
         self.fetched = []
@@ -107,6 +117,8 @@ class Disk:
         kept = dice.choice([self.synced, self.synced, *ends])
         self.truncate(kept)
         self.synced = kept
+        if self.snapshots and self.snapshots[-1].end.offset > kept:
+            self.replace(self.snapshots[-1])
 
     def stop(self) -> None:
         """The process is gone; the page cache is not."""
@@ -129,4 +141,5 @@ class Disk:
             )
         for batch in self.batches.values():
             view = log.appended(view, batch)
-        return view
+        ends = [None, None, *(one.end for one in self.snapshots)]
+        return view._replace(snapshot=ends[-1], older=ends[-2])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from math import inf
 from typing import Any, NamedTuple
 
 from kafkalog.raft import changes, core, elections, following, leading, log, roles, state
@@ -173,6 +174,11 @@ def _flush_counts_all(step: Step, event: Any) -> None:
             leading.advance(step, now.role)
 
 
+def _leads_on(step: Step, role: Any) -> bool:
+    step.change(role=role._replace(quorum_at_ms=inf))
+    return False
+
+
 # ---- the follower ----------------------------------------------------------------------------
 
 
@@ -252,7 +258,8 @@ VOTES = {
 LEADERS = {"fault_ms": 150.0, "append_ms": 20.0, "observers": 0, "faults": ROLLING}
 """Many leaders, none of which lives long."""
 EARLY = {
-    **CHURN, "voters": 4, "observers": 0, "faults": {"roll": 1}, "fault_ms": 4_000.0, "append_ms": 500.0,
+    **CHURN, "voters": 4, "observers": 0, "faults": {"roll": 1}, "fault_ms": 4_000.0,
+    "append_ms": 500.0,
     "shares": {"elected": 0.9}, "moments": {"elected": {"change_and_split": 1}},
 }  # fmt: skip
 """An even number of voters, which change as soon as there is a leader."""
@@ -321,7 +328,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "leads-unfollowed": Mutant(
         "a leader that no majority follows leads on",
         ((leading, "poll_quorum"),),
-        lambda step, role: False,
+        _leads_on,
         given=ALONE,
     ),
     "stale-responses": Mutant(

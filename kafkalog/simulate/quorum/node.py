@@ -269,8 +269,7 @@ class Node:
     def _Answer(self, effect: Answer) -> None:
         message = effect.message
         if effect.snapshot is not None:
-            snapshot = self.disk.snapshot
-            assert snapshot is not None and snapshot.end == effect.snapshot
+            (snapshot,) = (one for one in self.disk.snapshots if one.end == effect.snapshot)
             content = snapshot.content()
             start = effect.read_from or 0
             pieces = content[start : start + PIECES]
@@ -319,7 +318,8 @@ class Node:
         self.world.later(late_ms, done, self)
 
     def _TrimLog(self, effect: TrimLog) -> None:
-        """The snapshot was put in place when it was taken."""
+        (snapshot,) = (one for one in self.disk.snapshots if one.end.offset == effect.offset)
+        self.disk.begin_at(snapshot)
 
     def _WriteSnapshot(self, effect: WriteSnapshot) -> None:
         del self.disk.fetched[effect.position :]
@@ -388,7 +388,8 @@ class Node:
         rests = not (self._busy or self._effects or self._inbox)
         if not self.alive or now is None or not rests or self.paused_until_ms > self.world.now_ms:
             return
-        if self.applied <= self.disk.start or self.applied != now.high_watermark:
+        known = max(one.end.offset for one in self.disk.snapshots) if self.disk.snapshots else 0
+        if self.applied <= max(known, self.disk.start) or self.applied != now.high_watermark:
             return
         last = max(one for one in self.disk.batches if one < self.applied)
         end = OffsetAndEpoch(self.applied, self.disk.batches[last].epoch)
@@ -397,7 +398,8 @@ class Node:
         version = versions[-1][1] if versions else version_of(now.log)
         found = voters[-1][1] if voters else voters_in(now.log)
         snapshot = Snapshot(end, version, found if version else (), tuple(self.values))
-        self.disk.begin_at(snapshot)
-        self.disk.synced = max(self.disk.synced, end.offset)
+        self.disk.later.append(snapshot)
+        older = self.disk.snapshots[-2:][0].end
+        begins = self.world.rng.choice((None, older, end))
         self.note("takes a snapshot of", end.offset)
-        self.deliver(SnapshotTaken(end))
+        self.deliver(SnapshotTaken(end, begins))
