@@ -227,7 +227,7 @@ class Broker:
         acknowledger = self._owned(Acknowledger(reactor, clock, name), Acknowledger.stop)
         appends = Appends(partitions, reactor, acknowledger, clock)
         bulk = self._owned(SerialExecutor(f"{name} bulk"), SerialExecutor.stop)
-        groups = group_coordinator(config, partitions, appends, clock)
+        groups = group_coordinator(config, metadata, partitions, appends, clock, bulk.submit)
         deletions = self._owned(Deletions(partitions.low_watermark, clock, name), Deletions.stop)
         peers = forwarder = None
         if self._member is not None:
