@@ -227,7 +227,7 @@ class Broker:
         acknowledger = self._owned(Acknowledger(reactor, clock, name), Acknowledger.stop)
         appends = Appends(partitions, reactor, acknowledger, clock)
         bulk = self._owned(SerialExecutor(f"{name} bulk"), SerialExecutor.stop)
-        groups = group_coordinator(config, partitions, appends, clock)
+        groups = group_coordinator(config, metadata, partitions, appends, clock, bulk.submit)
         deletions = self._owned(Deletions(partitions.low_watermark, clock, name), Deletions.stop)
         peers = forwarder = None
         if self._member is not None:
@@ -443,14 +443,19 @@ class Broker:
 
         Raises: Closed.
         """
-        self._node.reactor.pause(True)
+        self._pause(True)
 
     def resume(self) -> None:
         """Continue after `pause`.
 
         Raises: Closed.
         """
-        self._node.reactor.pause(False)
+        self._pause(False)
+
+    def _pause(self, on: bool) -> None:
+        self._node.reactor.pause(on)
+        if self._controllers is not None:
+            self._controllers.pause(on)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else self._shown_address()

@@ -20,7 +20,7 @@ from kafkalog.wire import apis
 if TYPE_CHECKING:
     from kafkalog.server.request import Request
 
-__all__ = ["ON_ZOOKEEPER", "PROTECTION", "Alter"]
+__all__ = ["ON_ZOOKEEPER", "PROTECTION", "Alter", "quotas_asked"]
 
 Fields = Mapping[str, Any]
 Alter = Callable[[Callable[[MetadataImage], Planned]], list[Result]]
@@ -36,11 +36,13 @@ def _alter_client_quotas(
     alter: Alter, request: Request, unenforced: Collection[str] = ()
 ) -> Fields:
     """Change quotas; open connections obey them before the answer is sent."""
+    return _alter(partial(quotas_asked, unenforced=unenforced), alter, request)
 
-    def convert(body: Any) -> protection.Asked:
-        return protection.client_quotas(body, lambda name: bool(address_of(name)), unenforced)
 
-    return _alter(convert, alter, request)
+def quotas_asked(body: Any, unenforced: Collection[str] = ()) -> protection.Asked:
+    """The change of quotas that a request asks for; names of hosts are looked up now, in the
+    caller's thread."""
+    return protection.client_quotas(body, lambda name: bool(address_of(name)), unenforced)
 
 
 PROTECTION: Mapping[int, Callable[[Alter, Request], Fields]] = {

@@ -222,9 +222,9 @@ def test_features_of_new_kinds_of_groups_are_warned_of(
     manager: Manager, caplog: pytest.LogCaptureFixture
 ) -> None:
     copied = opened(manager)
-    record = "FeatureLevelRecord", {"name": "group.version", "feature_level": 1}
+    record = "FeatureLevelRecord", {"name": "share.version", "feature_level": 1}
     copied.append(first() + batch(1, LEVEL, record), 3, EPOCH)
-    assert "group.version is 1" in caplog.text
+    assert "share.version is 1" in caplog.text
 
 
 def test_snapshots_are_taken_here_too(tmp_path: Path) -> None:
