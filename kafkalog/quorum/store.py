@@ -79,8 +79,6 @@ class Snapshot:
 class _Untold(RequestBatch):
     """No requests: brokers follow the metadata log."""
 
-    asks_to_drop = False
-
     def leader_and_isr(self, *_: object, **__: object) -> None:
         """Nothing."""
 
@@ -100,8 +98,6 @@ class _Untold(RequestBatch):
 
 class QuorumStore(Committed):
     """The records of one active controller."""
-
-    zookeeper = False
 
     def __init__(
         self, snapshot: Snapshot, sessions: Sessions, bootstrap: Sequence[MetadataRecord] = (),

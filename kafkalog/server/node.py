@@ -67,10 +67,6 @@ class Serving(Protocol):
         """The metadata as they are now."""
 
     @property
-    def under_controllers(self) -> bool:
-        """True if it is a broker of a KRaft cluster: its controllers carry out changes."""
-
-    @property
     def node_id(self) -> int:
         """This node's number."""
 
