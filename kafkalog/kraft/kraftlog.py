@@ -192,10 +192,7 @@ class MetadataLog:
 
     def _lead(self, epoch: int) -> None:
         self._epoch = epoch
-        voter = None
-        if self._loaded.kraft_version:
-            voter = self._directory_id().bytes
-        value = leader_change_value(self._meta.node_id, voter)
+        value = leader_change_value(self._meta.node_id)
         batch = control_batch(
             [(LEADER_CHANGE, value)], self._tail.end_offset, epoch, self.manager.clock.now_ms()
         )

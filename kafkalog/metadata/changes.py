@@ -187,9 +187,11 @@ class Changes:
             if record.topic_name in ("", topic.name):
                 _, partitions = self._topic(topic.id, "ClearElrRecord")
                 for number, one in partitions.items():
-                    partitions[number] = one._replace(
-                        eligible_leader_replicas=(), last_known_elr=()
-                    )
+                    if one.eligible_leader_replicas or one.last_known_elr:
+                        partitions[number] = one._replace(
+                            eligible_leader_replicas=(), last_known_elr=(),
+                            partition_epoch=one.partition_epoch + 1,
+                        )  # fmt: skip
 
     # ---- settings, features, producer ids ------------------------------------------------------
 

@@ -15,7 +15,6 @@ from kafkalog.raft.messages import (
     HighWatermark,
     Truncate,
 )
-from kafkalog.raft.replicas import is_voter
 from kafkalog.raft.roles import Follower, Leader
 from kafkalog.raft.state import Parked, State, Step
 from kafkalog.wire.error_codes import ErrorCode
@@ -193,7 +192,7 @@ def ready(step: Step) -> bool:
 def poll_follower(step: Step, role: Follower) -> float:
     """Fetch; a voter that gets no answers stands for election.  Returns when to look again."""
     now = step.state
-    votes = is_voter(now.voters, now.me) and not now.stopping
+    votes = now.stands and not now.stopping
     if role.fetch_at_ms <= step.now_ms and votes:
         state.stand(step)
         return step.now_ms

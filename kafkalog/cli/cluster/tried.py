@@ -201,7 +201,7 @@ class Tried:
         protocol = (self._protocol or "plaintext").upper()
         return {
             "listeners": f"{self._listener(node)},CONTROLLER://{self.controller(node)}",
-            "listener.security.protocol.map": f"CONTROLLER:{protocol},{protocol}:{protocol}",
+            "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{protocol}:{protocol}",
             "controller.quorum.voters": voters, **UNDER_CONTROLLERS,
         }  # fmt: skip
 

@@ -36,7 +36,7 @@ _logger = logging.getLogger(__name__)
 READ_BYTES = 1 << 20
 PART = ".part"
 """Kafka's suffix of a snapshot that is not complete."""
-NOT_SERVED = {"group.version": 1, "share.version": 2, "streams.version": 1}
+NOT_SERVED = {"share.version": 2, "streams.version": 1}
 """Features of groups of newer types, and their highest levels: classic groups work at each."""
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from kafkalog._native import lib
 from kafkalog.batch.control import control_key, control_kind
 from kafkalog.batch.walk import whole_batches
+from kafkalog.config.topic import TopicConfig
+from kafkalog.directory.topics import METADATA_BYTES_MAX
 from kafkalog.disk.directory import Directory
 from kafkalog.disk.layout import METADATA_TOPIC
 from kafkalog.errors import ArgumentError, CorruptLog, CorruptMessage
@@ -37,6 +39,7 @@ from kafkalog.raft.log import Batch, Control, LogView, OffsetAndEpoch, VersionCh
 from kafkalog.raft.quorum_state import parse_quorum_state, render_quorum_state
 
 if TYPE_CHECKING:
+    from kafkalog.config.quorum import QuorumConfig
     from kafkalog.directory.manager import Manager
     from kafkalog.quorum.writing import MetadataRecord
     from kafkalog.raft.messages import QuorumState
@@ -73,7 +76,7 @@ def batches_of(data: bytes | memoryview) -> Iterator[Batch]:
 class ReplicaDisk:
     """All that a replica reads when it starts.  For one thread; `log` may be read by others."""
 
-    def __init__(self, manager: Manager, voters: Voters) -> None:
+    def __init__(self, manager: Manager, settings: QuorumConfig, voters: Voters) -> None:
         """Open the log, created if it is missing.  `voters`: those of the settings, which a
         directory that was formatted without any has.
 
@@ -85,7 +88,12 @@ class ReplicaDisk:
         self.folder = str(self.log.path)
         self._handle = handle_of(self.log)
         self._manager, self._clock, self._config = manager, manager.clock, manager.config
-        self._voters = voters
+        self._settings, self._voters = settings, voters
+        self._handle.configure(TopicConfig({
+            "max.message.bytes": METADATA_BYTES_MAX,
+            "segment.bytes": settings.metadata_log_segment_bytes,
+            "segment.ms": settings.metadata_log_segment_ms,
+        }))  # fmt: skip
         self._settle()
 
     def _settle(self) -> None:
@@ -236,19 +244,30 @@ class ReplicaDisk:
     # ---- snapshots -----------------------------------------------------------------------------
 
     def superfluous(self, base: OffsetAndEpoch | None) -> OffsetAndEpoch | None:
-        """Where the log should begin, now that there is a new snapshot; None: where it does.
+        """Where the log may begin, by metadata.max.retention.bytes and .ms, now that there is a new
+        snapshot; None: where it does.
 
-        Two snapshots are kept: a replica that finds the newest damaged uses the other.  `base`:
-        the one at whose end the log begins.
+        Two snapshots are kept, since a replica that finds the newest damaged uses the other, and
+        `base`, at whose end the log begins.
         """
         kept = list_snapshots(self.folder)
-        oldest = kept[-SNAPSHOTS_KEPT:][0]
-        large = self.log.size_bytes > self._config.metadata_max_retention_bytes
-        if base is None and not large:
-            self._remove_below(oldest.offset)
-            return None
+        last = kept[-SNAPSHOTS_KEPT:]
+        with Directory(self.folder) as folder:
+            for name in kept[:-SNAPSHOTS_KEPT]:
+                if base is None or name.offset != base.offset:
+                    folder.unlink(name.file())
+        begins = OffsetAndEpoch(*last[0])
         start = 0 if base is None else base.offset
-        return OffsetAndEpoch(*oldest) if oldest.offset > start else None
+        large = self.log.size_bytes > self._config.metadata_max_retention_bytes
+        return begins if begins.offset > start and (large or self._is_old(start)) else None
+
+    def _is_old(self, offset: int) -> bool:
+        """True if the record at an offset is older than metadata.max.retention.ms."""
+        most_ms = self._settings.metadata_max_retention_ms
+        if most_ms < 0 or offset >= self.log.end_offset:
+            return False
+        first, _ = next(whole_batches(self.read(offset, 1)))
+        return bool(first.base_timestamp < self._clock.now_ms() - most_ms)
 
     def trim(self, offset: int) -> None:
         """Let the log begin at the end of a snapshot, and remove older ones.  Raises: IoFailed."""

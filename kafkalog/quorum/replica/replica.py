@@ -73,7 +73,7 @@ class MetadataReplica:
         voters = static_voters(static, listener)
         places = Places(listener, servers, static, endpoints)
         me = ReplicaKey(identity.node, identity.directory_id)
-        self._disk = ReplicaDisk(manager, voters)
+        self._disk = ReplicaDisk(manager, config, voters)
         self._raft = RaftThread(
             me, _options(config, me, self._endpoints, places), self._disk, places, manager.clock,
             self._tell, self._turn,

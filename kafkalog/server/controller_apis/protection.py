@@ -19,7 +19,7 @@ from kafkalog.wire import apis
 if TYPE_CHECKING:
     from kafkalog.server.request import Request
 
-__all__ = ["PROTECTION", "Alter"]
+__all__ = ["PROTECTION", "Alter", "quotas_asked"]
 
 Fields = Mapping[str, Any]
 Alter = Callable[[Callable[[MetadataImage], Planned]], list[Result]]
@@ -33,11 +33,13 @@ def _alter(convert: Callable[[Any], protection.Asked], alter: Alter, request: Re
 
 def _alter_client_quotas(alter: Alter, request: Request) -> Fields:
     """Change quotas; open connections obey them before the answer is sent."""
+    return _alter(quotas_asked, alter, request)
 
-    def convert(body: Any) -> protection.Asked:
-        return protection.client_quotas(body, lambda name: bool(address_of(name)))
 
-    return _alter(convert, alter, request)
+def quotas_asked(body: Any) -> protection.Asked:
+    """The change of quotas that a request asks for; names of hosts are looked up now, in the
+    caller's thread."""
+    return protection.client_quotas(body, lambda name: bool(address_of(name)))
 
 
 PROTECTION: Mapping[int, Callable[[Alter, Request], Fields]] = {

@@ -144,6 +144,8 @@ ROUTES: dict[int, Route] = {
         (apis.UNREGISTER_CONTROLLER, controller.to_controller, (_ALTER, _CLUSTER)),
         (apis.LIST_CONFIG_RESOURCES, configs.list_config_resources,
          (Operation.DESCRIBE_CONFIGS, _CLUSTER)),
+        (apis.CONSUMER_GROUP_HEARTBEAT, groups.to_consumer_groups),
+        (apis.CONSUMER_GROUP_DESCRIBE, groups.to_consumer_groups),
         (apis.DESCRIBE_TOPIC_PARTITIONS, metadata.describe_topic_partitions),
     )
 }  # fmt: skip

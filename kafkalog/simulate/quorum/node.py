@@ -164,8 +164,12 @@ class Node:
         self.values = list(self.disk.snapshot.values) if self.disk.snapshot else []
         self.applied = self.disk.start
         draw = self.world.rng.random
+        try:
+            view = self.disk.view()
+        except ValueError as error:
+            raise Violated(f"matching: node {self.id}: {error}") from error
         self.state = state.restored(
-            self.key, self.options, self.disk.view(), self.disk.stored, self.now_ms, draw
+            self.key, self.options, view, self.disk.stored, self.now_ms, draw
         )
         self.note("starts", self.state.epoch, type(self.state.role).__name__, self.disk.end)
         self.deliver(Timer())
