@@ -121,6 +121,8 @@ class TestCluster:
         Raises: ArgumentError.
         """
         self._node(node).stop()
+        if self._own is not None:
+            self._own.forget(node)
 
     def start(self, node: int) -> None:
         """Start a node again after `kill` or `stop`; does nothing if it runs.
