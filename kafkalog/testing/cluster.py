@@ -191,6 +191,7 @@ class TestCluster:
         """The controller's node, as all running nodes know it; -1: unknown, or none.  Without
         ZooKeeper it is none of the three."""
         if self._own is not None:
+            self._here()
             return NODE
         controllers = {
             node_of(self.nodes[node].broker).metadata.controller for node in self.running
