@@ -443,14 +443,19 @@ class Broker:
 
         Raises: Closed.
         """
-        self._node.reactor.pause(True)
+        self._pause(True)
 
     def resume(self) -> None:
         """Continue after `pause`.
 
         Raises: Closed.
         """
-        self._node.reactor.pause(False)
+        self._pause(False)
+
+    def _pause(self, on: bool) -> None:
+        self._node.reactor.pause(on)
+        if self._controllers is not None:
+            self._controllers.pause(on)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else self._shown_address()

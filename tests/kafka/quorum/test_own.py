@@ -115,8 +115,11 @@ def test_the_controller_restarts(quorum: Quorum) -> None:
     """Brokers serve without it, and find it again; the metadata logs are equal."""
     quorum.create("while-away", [THEIRS, MINE])
     quorum.in_sync("while-away", THEIRS, MINE)
-    quorum.controller.kill()
-    quorum.produce("while-away", range(20))
+    with kafkalog.Producer(quorum.bootstrap) as producer:
+        producer.send("while-away", b"0").result()  # it has a producer id
+        quorum.controller.kill()
+        for number in range(1, 20):
+            producer.send("while-away", b"%d" % number).result()
     quorum.controller.begin()
     until(quorum.controller.answers, "the controller is back")
     quorum.create("after", [MINE, OTHER])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import struct
 from collections.abc import Iterator
@@ -155,6 +156,17 @@ def test_produce_and_other_requests_of_brokers_close_the_connection(running: Con
             raw.send_bytes(api, version, b"nonsense")
             with pytest.raises(ConnectionError):
                 raw.receive_frame()
+
+
+def test_nonsense_ends_at_most_its_connection(running: Controller, raw: Raw) -> None:
+    for key, versions in CONTROLLERS_ROUTES.announced.items():
+        for data in (b"", b"\x7f\xff\xff\xff" * 10):
+            with Raw(running.bootstrap_controllers) as other:
+                other.send_bytes(apis.BY_KEY[key], versions.stop - 1, data)
+                with contextlib.suppress(ConnectionError):
+                    other.receive_frame()
+    asked = {"include_cluster_authorized_operations": False, "endpoint_type": CONTROLLERS}
+    assert raw.call(apis.DESCRIBE_CLUSTER, 1, **asked).controller_id == 1
 
 
 def test_a_topic_is_created_by_request_and_in_an_envelope(running: Controller, raw: Raw) -> None:
