@@ -72,4 +72,5 @@ def test_a_restarted_controller_has_everything(quorum: Quorum) -> None:
     quorum.controller.stop()
     quorum.controller.begin(OURS)
     quorum.create("after", [2])
-    assert quorum.row(2, "before-3-0") is not None
+    found = quorum.row(2, "before-4-0")
+    assert found is not None and not found.error_code
