@@ -51,7 +51,7 @@ def _cluster(active: Active, enlarged: Collection[str] = ()) -> Cluster:
         deleted=context.deleted, deletes=active.options.deletes,
         zookeeper=True,
         problem=lambda record: active.store.problem(context, record),
-        new_id=lambda: _new_id(active),
+        new_id=lambda: _new_id(active), charge=active.caller.charge,
     )  # fmt: skip
 
 

@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any
 
 from kafkalog.cluster.node.tokens import TreeTokens
-from kafkalog.controller.client_quotas import MUTATION_RATE
 from kafkalog.errors import BadZnode, InvalidRequest, Timeout
 from kafkalog.metadata.image import MetadataImage
 from kafkalog.metadata.requests import Result
@@ -67,8 +66,6 @@ class Protection:
         self._unreadable: set[Resource] = set()
         self._tokens = TreeTokens(session, known, use, self._say) if with_tokens else None
         self._said: set[str] = set()
-        self._warned = False
-        """True once a quota that nobody enforces was named."""
 
     def forget(self) -> None:
         """The session ended, and with it all watches: read everything at the next look."""
@@ -92,7 +89,6 @@ class Protection:
         Raises: ZooKeeperAway: the next look reads everything.
         """
         with self._lock:
-            self._warn_of(self._known().quotas)
             stale, self._stale = self._stale, True  # until all is read
             whole = (not stale and self._read_notified()) or self._read_all()
             if self._tokens is not None:
@@ -239,19 +235,10 @@ class Protection:
 
     def _use_clients(self, scram: Mapping[Any, Any], quotas: Mapping[Any, Any]) -> None:
         image = self._known()
-        self._warn_of(quotas)
         parts = {"scram": scram} if scram != image.scram else {}
         parts |= {"quotas": quotas} if quotas != image.quotas else {}
         if parts:
             self._use(**parts)
-
-    def _warn_of(self, quotas: Mapping[Any, Mapping[str, float]]) -> None:
-        if not self._warned and any(MUTATION_RATE in one for one in quotas.values()):
-            self._warned = True
-            _logger.warning(
-                "ZooKeeper holds quotas with %s, which another broker wrote: this node does not "
-                "enforce them, neither as a broker nor as the controller", MUTATION_RATE,
-            )  # fmt: skip
 
     # ---- changes -------------------------------------------------------------------------------
 

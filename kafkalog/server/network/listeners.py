@@ -121,7 +121,9 @@ def of_brokers(config: ServerConfig) -> tuple[Listener, ...]:
 
 
 def of_controllers(config: ServerConfig) -> tuple[Listener, ...]:
-    """Those of `planned` that are the controllers'."""
+    """Those of `planned` that are the controllers'; none unless this node is a controller."""
+    if not config.controls:
+        return ()
     return tuple(one for one in planned(config) if one.name in config.controllers_listeners)
 
 

@@ -71,6 +71,7 @@ def led_by(quorum: Quorum, kind: str) -> Node:
         one.stop()
         leader(quorum)
         one.begin()
+        until(one.answers, "it is back")
     raise AssertionError(f"no controller of kind {kind} was elected")
 
 
@@ -94,6 +95,7 @@ def test_the_leader_of_either_kind_ends(quorum: Quorum, kind: str, ends: str) ->
         quorum.create(f"{topic}-later", [MINE, THEIRS])
     if ends != "pause":
         gone.begin()
+    until(gone.answers, "it is back")
     quorum.produce(f"{topic}-later", range(20))
     assert quorum.consumed(topic, 20, group=topic) == [b"%d" % n for n in range(20)]
 

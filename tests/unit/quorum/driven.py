@@ -23,6 +23,7 @@ from kafkalog.controller.events import (
     Tick,
     Timer,
 )
+from kafkalog.errors import MessageTooLarge
 from kafkalog.kraft.records import decode, encode
 from kafkalog.metadata.changes import Replay
 from kafkalog.metadata.image import METADATA_VERSION, MetadataImage, Partition, empty_image
@@ -59,6 +60,8 @@ class Driven:
         self._bootstrap = bootstrap
         self.log: list[tuple[str, Mapping[str, Any]]] = []
         self.deposed = False
+        self.failing = 0
+        """The append that fails: 1: the next one."""
         self.replies: dict[Any, Any] = {}
         self.now_ms = 0
         self.lives = 0
@@ -108,7 +111,9 @@ class Driven:
     def _store(self, found: object) -> QuorumStore:
         assert isinstance(found, Snapshot)
         self.sessions = Sessions(SESSION_MS, found.whole, self.now_ms)
-        return QuorumStore(found, self.sessions, self._bootstrap, options=self.options)
+        return QuorumStore(
+            found, self.sessions, self._bootstrap, lambda now_ms: now_ms, self.options
+        )
 
     def give(self, event: object) -> None:
         """Hand over an event, and carry out all that follows."""
@@ -116,12 +121,18 @@ class Driven:
         while effects:
             one = effects.pop(0)
             if isinstance(one, Append):
-                results = [NotActive() if self.deposed else self.append(*one.records)]
-                effects += self.controller.handle(StoreResult(one.number, results), self.now_ms)
+                result = self._carried_out(one)
+                effects += self.controller.handle(StoreResult(one.number, [result]), self.now_ms)
             elif isinstance(one, Reply):
                 self.replies[one.token] = one.body
             else:
                 effects += self._other(one)
+
+    def _carried_out(self, one: Append) -> MetadataImage | Exception:
+        self.failing -= 1
+        if self.failing == 0:
+            return MessageTooLarge("too many bytes")
+        return NotActive() if self.deposed else self.append(*one.records)
 
     def _other(self, one: object) -> list[Any]:
         if isinstance(one, ChangeKraftVersion):
@@ -139,6 +150,8 @@ class Driven:
         request = api.decode_request(version, api.encode_request(version, fields))
         self.give(ClientRequest("asked", api, request, version, self.caller))
         body = self.replies.pop("asked")
+        if isinstance(body, Exception):
+            raise body
         return body and api.decode_response(version, api.encode_response(version, body))
 
     # ---- brokers -----------------------------------------------------------------------------

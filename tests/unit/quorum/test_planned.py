@@ -11,9 +11,11 @@ import pytest
 
 from kafkalog.config.server import ServerConfig
 from kafkalog.controller.events import Caller, Clock
+from kafkalog.errors import MessageTooLarge
 from kafkalog.metadata.configs import Refused
 from kafkalog.metadata.image import BROKER, ELIGIBLE_REPLICAS, METADATA_VERSION
 from kafkalog.metadata.levels import LEVEL
+from kafkalog.quorum import store
 from kafkalog.quorum.activation import in_batches
 from kafkalog.security.principal import Principal
 from kafkalog.wire import apis
@@ -203,6 +205,17 @@ def test_created_partitions_count_against_the_clients_quota(cluster: Driven) -> 
     assert (counted, list(cluster.image.topics)) == ([3, 3], ["t"])
 
 
+def test_a_controller_looks_up_no_names(cluster: Driven) -> None:
+    rows = [{"entity": [{"entity_type": "ip", "entity_name": name}],
+             "ops": [{"key": "connection_creation_rate", "value": 5.0, "remove": False}]}
+            for name in ("10.0.0.1", "localhost")]  # fmt: skip
+    answer = cluster.ask(apis.ALTER_CLIENT_QUOTAS, entries=rows, validate_only=False)
+    assert [one.error_code for one in answer.entries] == [
+        ErrorCode.NONE, ErrorCode.INVALID_REQUEST,
+    ]  # fmt: skip
+    assert list(cluster.image.quotas) == [(("ip", "10.0.0.1"),)]
+
+
 def test_settings_of_a_node_that_never_registered_are_refused(cluster: Driven) -> None:
     rows = [{"resource_type": BROKER, "resource_name": name,
              "configs": [{"name": "log.cleaner.threads", "config_operation": 0, "value": "2"}]}
@@ -225,3 +238,22 @@ def test_a_fenced_broker_gets_replicas_only_if_the_others_are_too_few(cluster: D
         assert 3 not in cluster.partition("t", number).replicas
         one = cluster.partition("u", number)
         assert (one.replicas[-1], set(one.isr), one.leader) == (3, {1, 2}, one.replicas[0])
+
+
+def test_a_transaction_that_cannot_go_on_is_aborted(
+    cluster: Driven, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "RECORDS_MAX", 4)
+    topic = {"name": "t", "num_partitions": 6, "replication_factor": 1, "assignments": [],
+             "configs": []}  # fmt: skip
+    asked = {"topics": [topic], "timeout_ms": 1, "validate_only": False}
+    before = len(cluster.log)
+    cluster.failing = 2
+    with pytest.raises(MessageTooLarge):
+        cluster.ask(apis.CREATE_TOPICS, **asked)
+    assert names(cluster, before)[0] == "BeginTransactionRecord"
+    assert names(cluster)[-1] == "AbortTransactionRecord"
+    assert not cluster.image.topics
+    assert cluster.ask(apis.CREATE_TOPICS, **asked).topics[0].error_code == ErrorCode.NONE
+    assert len(cluster.image.topics["t"].partitions) == 6
+    assert names(cluster)[-1] == "EndTransactionRecord"
