@@ -115,7 +115,7 @@ class ControllerThread:
     @property
     def is_active(self) -> bool:
         """True if the controller of this node is the active one."""
-        return self._joint.active
+        return self._joint.active and not self._is_broken
 
     def stop(self) -> None:
         """End; what waits for an answer gets None.  Once."""
@@ -139,14 +139,11 @@ class ControllerThread:
                     self._take(event)
                 elif isinstance(event, ClientRequest):
                     event.token(None)
-            except Exception:
+            except Exception:  # not of one request: another node may do better
                 _logger.exception("the controller of node %d resigns", self._identity.node)
-                self._give_up()
-
-    def _give_up(self) -> None:
-        """An error that is not of one request: another node may do better."""
-        self._do(self._controller.handle(Deposed(), _now_ms()))
-        self._join(Resign())
+                self._to_raft(raft.Resign(self._joint.epoch))
+                self._joint = self._joint._replace(active=False, pending=None)
+                self._do(self._controller.handle(Deposed(), _now_ms()))
 
     def _next(self) -> Any:
         """The next event, or what is due; None: nothing."""

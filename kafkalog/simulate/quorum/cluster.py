@@ -27,11 +27,13 @@ HOST = (("CONTROLLER", "localhost", 9093),)
 class Cluster:
     """The nodes, and all that happens to them."""
 
-    def __init__(self, seed: int, setup: Setup) -> None:
+    node_class = Node
+
+    def __init__(self, seed: int, setup: Setup, checks: Checks | None = None) -> None:
         """Made, not started."""
         self.world = World(seed)
         self.setup = setup
-        self.checks = Checks()
+        self.checks = checks or Checks()
         self.cuts: set[tuple[int, int]] = set()
         """Links from one node to another that carry nothing."""
         self.healed = False
@@ -58,7 +60,7 @@ class Cluster:
             )
             own = voters if number < setup.voters or not setup.version else ()
             disk = Disk(directory_id, setup.version, own)
-            node = Node(number, self.world, self, self.checks, disk, options)
+            node = self.node_class(number, self.world, self, self.checks, disk, options)
             node.disk_ms, node.batches = setup.disk_ms, setup.batches
             self.checks.nodes.append(node)
 

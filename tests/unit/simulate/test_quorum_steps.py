@@ -70,15 +70,6 @@ def the_change_of_2015(stage: Stage) -> None:
     stage.cluster.world.run(stage.cluster.world.now_ms + 5_000)
 
 
-def a_leader_cut_off(stage: Stage) -> None:
-    """No follower reaches the leader for a while."""
-    leader = stage.leader
-    stage.part({leader.id}, {one.id for one in stage.cluster.nodes if one is not leader})
-    stage.cluster.world.run(stage.cluster.world.now_ms + 2_000)
-    leader.jump(0)
-    assert not leader.leads
-
-
 def a_late_candidate(stage: Stage) -> None:
     """A request for a vote in the leader's epoch arrives after the leader started again."""
     leader = stage.leader
@@ -96,7 +87,6 @@ def a_late_candidate(stage: Stage) -> None:
 
 SCENARIOS = {
     "change-before-own-epoch": (the_change_of_2015, {"voters": 4}),
-    "leads-unfollowed": (a_leader_cut_off, {}),
     "forgets-leading": (a_late_candidate, {}),
 }
 
