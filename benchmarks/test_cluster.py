@@ -12,7 +12,6 @@ floor is sendfile over a socket into a file.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import threading
@@ -26,9 +25,8 @@ import pytest
 import kafkalog
 from benchmarks.broker import programs
 from benchmarks.broker.brokers import OURS
-from benchmarks.broker.clusters import FSYNC, KAFKA, SESSION_MS, Cluster, clusters, until
+from benchmarks.broker.clusters import FSYNC, KAFKA, SESSION_MS, Cluster, clusters, made, until
 from benchmarks.measure import Part, Want, scaled
-from kafkalog import errors
 from tests.support import apache
 
 BYTES = {100: 60_000_000, 1000: 200_000_000}
@@ -242,7 +240,7 @@ def test_fail_over(
                 cluster.kill(leader)
                 producer.send(topic, b"behind", partition=0).result()
                 taken_s = time.perf_counter() - begun_s
-            back(cluster, leader, topic)
+            cluster.back(leader, topic)
             return {"cluster-fail-over": taken_s}
 
         return once
@@ -272,7 +270,7 @@ def test_controller(
                 cluster.kill(node)
                 until(lambda: made(admin, fresh), "a topic is made", 0.02)
                 taken_s = time.perf_counter() - begun_s
-            back(cluster, node, topic)
+            cluster.back(node, topic)
             return {"cluster-controller": taken_s}
 
         return once
@@ -281,16 +279,3 @@ def test_controller(
     work = f"The controller of {MANY:,} partitions dies: until a topic is made"
     parts = [Part("cluster-controller", work, "s", [Want(OURS, figure=limit_s)])]
     measure_together(parts, {name: side(name) for name in crowded}, rounds=2, cold=KILLED)
-
-
-def made(admin: kafkalog.Admin, topic: str) -> bool:
-    with contextlib.suppress(errors.TopicExists):
-        admin.create_topics([(topic, 1, 1)], timeout_ms=500).check()
-    return True
-
-
-def back(cluster: Cluster, node: int, topic: str) -> None:
-    """Restart a node that was killed; return when it is in sync."""
-    cluster.begin(node)
-    cluster.all_there()
-    cluster.in_sync(topic)

@@ -52,11 +52,10 @@ if _t.TYPE_CHECKING:
         ClusterInfo,
         LogDir,
         NodeInfo,
-        QuorumInfo,
-        QuorumReplica,
         ReplicaInfo,
         ReplicaOf,
     )
+    from kafkalog.client.calls.quorum import QuorumInfo, QuorumReplica, RaftVoterEndpoint
     from kafkalog.client.calls.replicas import Reassignment
     from kafkalog.client.calls.results import Results
     from kafkalog.client.calls.tokens import DelegationToken
@@ -136,6 +135,7 @@ __all__ = [
     "ProducerInfo",
     "QuorumInfo",
     "QuorumReplica",
+    "RaftVoterEndpoint",
     "Reassignment",
     "Record",
     "RecordMetadata",
@@ -207,8 +207,9 @@ _LAZY = {
     "PartitionInfo": "kafkalog.client.link.metadata",
     "Producer": "kafkalog.client.producer.producer",
     "ProducerInfo": "kafkalog.client.calls.transactions",
-    "QuorumInfo": "kafkalog.client.calls.nodes",
-    "QuorumReplica": "kafkalog.client.calls.nodes",
+    "QuorumInfo": "kafkalog.client.calls.quorum",
+    "QuorumReplica": "kafkalog.client.calls.quorum",
+    "RaftVoterEndpoint": "kafkalog.client.calls.quorum",
     "Reassignment": "kafkalog.client.calls.replicas",
     "RecordMetadata": "kafkalog.client.buffer.delivery",
     "ReplicaInfo": "kafkalog.client.calls.nodes",

@@ -93,6 +93,7 @@ class Admin(Turns):
         await self.close()
 
     abort_transaction = awaited(_admin.Admin.abort_transaction)
+    add_raft_voter = awaited(_admin.Admin.add_raft_voter)
     alter_client_quotas = awaited(_admin.Admin.alter_client_quotas)
     alter_configs = awaited(_admin.Admin.alter_configs)
     alter_group_offsets = awaited(_admin.Admin.alter_group_offsets)
@@ -135,8 +136,10 @@ class Admin(Turns):
     list_transactions = awaited(_admin.Admin.list_transactions)
     move_replicas = awaited(_admin.Admin.move_replicas)
     remove_group_members = awaited(_admin.Admin.remove_group_members)
+    remove_raft_voter = awaited(_admin.Admin.remove_raft_voter)
     renew_delegation_token = awaited(_admin.Admin.renew_delegation_token)
     unregister_broker = awaited(_admin.Admin.unregister_broker)
+    unregister_controller = awaited(_admin.Admin.unregister_controller)
     update_features = awaited(_admin.Admin.update_features)
 
     @property

@@ -20,6 +20,7 @@ __all__ = [
     "mapping",
     "methods_called",
     "node",
+    "nodes",
     "one_of",
     "partition",
     "partitions",
@@ -149,6 +150,11 @@ def one_of(name: str, value: Any, words: Collection[str]) -> str:
 def node(name: str, value: Any) -> int:
     """A node's id.  Raises: ArgumentError, naming it."""
     return whole_number(name, value, 0, INT32_MAX)
+
+
+def nodes(name: str, values: Any) -> list[int]:
+    """Ids of nodes.  Raises: ArgumentError, naming it."""
+    return [node(name, one) for one in things(name, values)]
 
 
 def patience(name: str, value: Any) -> int | None:

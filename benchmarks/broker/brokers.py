@@ -18,7 +18,19 @@ from benchmarks.broker.wire import Connection, create_topic, delete_topic
 from benchmarks.rivals import kafka_broker
 from tests.support import apache
 
-__all__ = ["KAFKA", "MOCK", "OURS", "SINK", "Kafka", "Mock", "Ours", "Served", "Sink", "brokers"]
+__all__ = [
+    "KAFKA",
+    "MOCK",
+    "OURS",
+    "SINK",
+    "Kafka",
+    "Mock",
+    "Ours",
+    "Served",
+    "Sink",
+    "as_installed",
+    "brokers",
+]
 
 OURS, KAFKA = "kafkalog", f"Kafka {apache.VERSION}"
 SINK, MOCK = "bare sink", "librdkafka's mock"
@@ -97,6 +109,12 @@ def until_it_answers(bootstrap: str) -> None:
             pause.wait(0.001)
 
 
+def as_installed() -> dict[str, str]:
+    """The environment of a process with the byte code that an installation has, whatever is set
+    here."""
+    return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+
+
 class Ours(Served):
     """`kafkalog serve` on a directory."""
 
@@ -117,11 +135,9 @@ class Ours(Served):
 
     def launch(self) -> None:
         """Start its process and return at once."""
-        # As installed: with the byte code that an installation has, whatever is set here.
-        settings = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         with self.directory.with_suffix(".out").open("ab") as output:
             self.process = subprocess.Popen(
-                self.command(), stdout=output, stderr=subprocess.STDOUT, env=settings
+                self.command(), stdout=output, stderr=subprocess.STDOUT, env=as_installed()
             )  # fmt: skip
 
     def start(self) -> None:

@@ -1,27 +1,33 @@
-"""Three nodes each: ours on a ZooKeeper, Apache Kafka as its own quorum; killed and restarted."""
+"""Three nodes each: ours and Apache Kafka as their own quorums, ours on a ZooKeeper; killed and
+restarted."""
 
 from __future__ import annotations
 
 import secrets
 import signal
 import subprocess
+import sys
 import threading
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import kafkalog
-from benchmarks.broker.brokers import KAFKA, OURS, PROCESS_CPU, SETTINGS, Ours
+from benchmarks.broker.brokers import KAFKA, OURS, PROCESS_CPU, SETTINGS, Ours, as_installed
 from benchmarks.rivals import kafka_broker
 from kafkalog import errors
 from tests.support import apache
 from tests.support.zookeeper import ZooKeeper
 
-__all__ = ["FSYNC", "KAFKA", "SESSION_MS", "Cluster", "OurCluster", "clusters"]
+__all__ = [
+    "FSYNC", "KAFKA", "ON_ZOOKEEPER", "SESSION_MS", "Cluster", "KafkaCluster", "OurCluster",
+    "OurQuorum", "clusters", "made", "until",
+]  # fmt: skip
 
 FSYNC = f"{OURS}, fsync"
+ON_ZOOKEEPER = f"{OURS}, ZooKeeper"
 NODES = 3
 SESSION_MS = 6_000
 """The session timeout of both: a node that is silent for longer counts as dead."""
@@ -59,6 +65,13 @@ def until(condition: Callable[[], object], what: str, pause_s: float = 0.001) ->
         if time.monotonic() > end_s:
             raise RuntimeError(f"not in {WAIT_S:g} s: {what}")
         pause.wait(pause_s)
+
+
+def made(admin: kafkalog.Admin, topic: str) -> bool:
+    """Create a topic; one that is there was created by an attempt whose answer was lost."""
+    with suppress(errors.TopicExists):
+        admin.create_topics([(topic, 1, 1)], timeout_ms=500).check()
+    return True
 
 
 class Cluster:
@@ -99,6 +112,18 @@ class Cluster:
         self._spent_s += _cpu_s(process)
         process.kill()
         process.wait()
+
+    def stop(self, node: int) -> None:
+        """Stop it in order."""
+        process = self.processes.pop(node)
+        process.send_signal(signal.SIGTERM)
+        process.wait(WAIT_S)
+
+    def back(self, node: int, topic: str) -> None:
+        """Restart a node that was killed; return when it is in sync."""
+        self.begin(node)
+        self.all_there()
+        self.in_sync(topic)
 
     def pause(self, node: int) -> None:
         self.processes[node].send_signal(signal.SIGSTOP)
@@ -151,8 +176,16 @@ class Cluster:
         with kafkalog.Admin(self.bootstrap) as admin:
             return admin.describe_topics([topic])[topic].partitions[partition].leader
 
+    def led(self, topic: str, node: int) -> list[int]:
+        """The partitions that a node leads, after the first replica of each was elected."""
+        with kafkalog.Admin(self.bootstrap) as admin:
+            found = admin.describe_topics([topic])[topic].partitions
+            admin.elect_leaders([(topic, number) for number in found])
+            found = admin.describe_topics([topic])[topic].partitions
+        return [number for number, one in found.items() if one.leader == node]
+
     def controller(self) -> int:
-        """The id of its node; for Kafka that of the quorum's leader."""
+        """The id of its node; of a quorum that of its leader."""
         with kafkalog.Admin(self.bootstrap) as admin:
             return admin.describe_cluster().controller
 
@@ -209,49 +242,77 @@ class _Node(Ours):
         self.port, self.bootstrap = port, f"127.0.0.1:{port}"
 
 
-class KafkaCluster(Cluster):
-    """Apache Kafka, each node broker and voter of the quorum, as its own scripts start it."""
-
-    name = KAFKA
+class Quorum(Cluster):
+    """Each node is broker and voter of the quorum, of one server.properties for either kind."""
 
     def __init__(self, home: Path) -> None:
         super().__init__()
-        self.directories = {node: home / f"kafka-{node}" / "data" for node in self.ports}
+        self.directories = {node: home / f"quorum-{node}" / "data" for node in self.ports}
 
-    def __enter__(self) -> KafkaCluster:
+    def __enter__(self) -> Quorum:
         voting = {node: apache.free_port() for node in self.ports}
         voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in voting.items())
         cluster = urlsafe_b64encode(b"k" + secrets.token_bytes(15)).decode().rstrip("=")
         more = "".join(f"{name}={value}\n" for name, value in {**SETTINGS, **BOTH}.items())
         for node, port in self.ports.items():
-            folder = self.directories[node].parent
-            folder.mkdir(parents=True)
-            properties = folder / "server.properties"
+            properties = self.properties(node)
+            properties.parent.mkdir(parents=True)
             properties.write_text(QUORUM.format(
                 node=node, voters=voters, port=port, controller=voting[node],
                 directory=self.directories[node], session=SESSION_MS,
             ) + more)  # fmt: skip
-            formatting = ["format", "-t", cluster, "-c", str(properties)]
-            subprocess.run(
-                apache.java("kafka.tools.StorageTool", *formatting),
-                check=True, stdout=subprocess.DEVNULL,
-            )  # fmt: skip
+            formatting = self.formatting(["format", "-t", cluster, "-c", str(properties)])
+            subprocess.run(formatting, check=True, stdout=subprocess.DEVNULL)
             self.begin(node)
         self.all_there()
         return self
 
+    def properties(self, node: int) -> Path:
+        return self.directories[node].parent / "server.properties"
+
+    def formatting(self, arguments: Sequence[str]) -> list[str]:
+        """The command that formats a directory."""
+        raise AssertionError("each kind has its own tool")
+
+    def serving(self) -> list[str]:
+        """The command that starts a node, without its properties."""
+        raise AssertionError("each kind starts its own way")
+
     def launch(self, node: int) -> subprocess.Popen[bytes]:
-        folder = self.directories[node].parent
-        command = ["java", *kafka_broker.JVM, "-cp", f"{apache.jars()}/*", "kafka.Kafka"]
-        with (folder / "kafka.out").open("ab") as output:
+        properties = self.properties(node)
+        with properties.with_suffix(".out").open("ab") as output:
             return subprocess.Popen(
-                [*command, str(folder / "server.properties")],
-                stdout=output, stderr=subprocess.STDOUT, cwd=folder,
+                [*self.serving(), str(properties)], env=as_installed(),
+                stdout=output, stderr=subprocess.STDOUT, cwd=properties.parent,
             )  # fmt: skip
 
     def controller(self) -> int:
         with kafkalog.Admin(self.bootstrap) as admin:
             return admin.describe_quorum().leader
+
+
+class OurQuorum(Quorum):
+    """`kafkalog serve` with process.roles=broker,controller, three times."""
+
+    name = OURS
+
+    def formatting(self, arguments: Sequence[str]) -> list[str]:
+        return [sys.executable, "-m", "kafkalog", "storage", *arguments]
+
+    def serving(self) -> list[str]:
+        return [sys.executable, "-m", "kafkalog", "serve", "--config"]
+
+
+class KafkaCluster(Quorum):
+    """Apache Kafka, as its own scripts start it."""
+
+    name = KAFKA
+
+    def formatting(self, arguments: Sequence[str]) -> list[str]:
+        return [*apache.java("kafka.tools.StorageTool", *arguments)]
+
+    def serving(self) -> list[str]:
+        return ["java", *kafka_broker.JVM, "-cp", f"{apache.jars()}/*", "kafka.Kafka"]
 
 
 def _cpu_s(process: subprocess.Popen[bytes]) -> float:

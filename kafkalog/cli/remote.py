@@ -31,6 +31,7 @@ __all__ = [
     "add_actions",
     "add_backend",
     "add_bootstrap",
+    "add_controllers",
     "add_sending",
     "apply_properties",
     "client_config",
@@ -102,6 +103,16 @@ def add_bootstrap(parser: Any, required: bool = True) -> None:
     add_patience(parser)
 
 
+def add_controllers(parser: argparse.ArgumentParser) -> None:
+    """Either `--bootstrap-server` or `--bootstrap-controller`; checked by `open_admin`."""
+    add_bootstrap(parser, required=False)
+    parser.add_argument(
+        "--bootstrap-controller",
+        metavar="HOST:PORT",
+        help="a controller of a KRaft cluster, or several with commas, instead of a broker",
+    )
+
+
 def add_patience(parser: Any) -> None:
     """`--request-timeout-ms`, `--client-id` and the client's other settings."""
     parser.add_argument(
@@ -144,8 +155,12 @@ def open_admin(options: argparse.Namespace) -> "Admin":
     from kafkalog.client.admin import Admin
 
     config = client_config(options)
+    controllers = getattr(options, "bootstrap_controller", None)
+    if controllers is None and options.bootstrap_server is None:
+        raise UsageError("give --bootstrap-server HOST:PORT, or --bootstrap-controller HOST:PORT")
     return Admin(
-        options.bootstrap_server,
+        options.bootstrap_server if controllers is None else controllers,
+        controllers=controllers is not None,
         config=config,
         client_id=options.client_id,
         request_timeout_ms=options.request_timeout_ms,

@@ -12,6 +12,8 @@ from kafkalog.cli.signals import on_signals
 
 if TYPE_CHECKING:
     from kafkalog.config.server_properties import Properties
+    from kafkalog.server.broker import Broker
+    from kafkalog.server.controller import Controller
 
 EXAMPLES = """\
 example:
@@ -107,8 +109,28 @@ def settings_from(options: argparse.Namespace) -> "Properties":
     return found
 
 
-def _serve(directory: str, config: dict[str, object]) -> int:
+def _node(directory: str, config: dict[str, object]) -> "Broker | Controller":
+    from kafkalog.config.server import ServerConfig
+
+    if ServerConfig.of(config).serves_clients:
+        from kafkalog.server.broker import Broker
+
+        return Broker(directory, config=config)
+    from kafkalog.server.controller import Controller
+
+    return Controller(directory, config)
+
+
+def _places(node: "Broker | Controller") -> str:
+    """The addresses of a node, and whom they are for."""
     from kafkalog.server.broker import Broker
+
+    if isinstance(node, Broker):
+        return node.bootstrap_servers
+    return f"{node.bootstrap_controllers} as a controller"
+
+
+def _serve(directory: str, config: dict[str, object]) -> int:
     from kafkalog.server.network.listeners import exposed
 
     ended = threading.Event()
@@ -120,9 +142,9 @@ def _serve(directory: str, config: dict[str, object]) -> int:
 
     sys.setswitchinterval(SWITCH_S)
     # Before the broker starts: an early signal must not interrupt its start halfway.
-    with on_signals(end), Broker(directory, config=config) as broker:
-        print(f"kafkalog serves {directory} at {broker.bootstrap_servers}", flush=True)
-        for listener in exposed(broker.config):
+    with on_signals(end), _node(directory, config) as node:
+        print(f"kafkalog serves {directory} at {_places(node)}", flush=True)
+        for listener in exposed(node.config):
             print(
                 f"WARNING: listener {listener.name} ({listener.host or 'all addresses'}, port "
                 f"{listener.port}) asks nobody for a password or a certificate: everyone who "
@@ -131,6 +153,7 @@ def _serve(directory: str, config: dict[str, object]) -> int:
             )  # fmt: skip
         ended.wait()
         name = signal.Signals(why[0]).name
-        logging.getLogger("kafkalog.server").info("%s: the broker ends", name)
+        kind = "broker" if node.config.serves_clients else "controller"
+        logging.getLogger("kafkalog.server").info("%s: the %s ends", name, kind)
     print("kafkalog ended", file=sys.stderr)
     return 0

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 from kafkalog import arguments
 from kafkalog.arguments import INT16_MAX, INT32_MAX, INT64_MAX, whole_number
 from kafkalog.client.admin_acls import AdminAcls
+from kafkalog.client.admin_nodes import AdminNodes
 from kafkalog.client.admin_users import AdminUsers
-from kafkalog.client.calls import configs, features, groups, nodes, offsets, replicas
+from kafkalog.client.calls import configs, groups, offsets, replicas
 from kafkalog.client.calls import topics as topics_
 from kafkalog.client.calls import transactions as transactions_
 from kafkalog.client.calls.arguments import (
     change_of,
     committed_of,
     new_topic,
-    replica_of,
     resource_of,
     time_of,
 )  # fmt: skip
@@ -35,13 +35,10 @@ __all__ = ["Admin"]
 
 Tp = TypeVar("Tp", bound=tuple[str, int])
 Resource = TypeVar("Resource", bound=tuple[str, str])
-Replica = TypeVar("Replica", bound=tuple[str, int, int])
 ISOLATIONS = ("read_uncommitted", "read_committed")
-UPDATES = {"upgrade": 1, "safe_downgrade": 2, "unsafe_downgrade": 3}
-"""The kinds of feature updates, and Kafka's number for each."""
 
 
-class Admin(AdminUsers, AdminAcls):
+class Admin(AdminNodes, AdminUsers, AdminAcls):
     """Administers topics, settings, groups, offsets, transactions and nodes of a cluster.
 
     A call about many things returns `Results`: the result of each.  Looking up a thing that failed
@@ -62,10 +59,12 @@ class Admin(AdminUsers, AdminAcls):
         config: Mapping[str, object] | None = None,
         oauth_token: TokenSource | None = None,
         clock: Clock | None = None,
+        controllers: bool = False,
     ) -> None:
         """Nothing is sent yet.
 
-        `where`: `host:port`, several with commas, or a store.  `config` takes Kafka's names (see
+        `where`: `host:port`, several with commas, or a store; `controllers`: those of a KRaft
+        cluster, not brokers (KIP-919).  `config` takes Kafka's names (see
         docs/client-options.md); the arguments override it.  `oauth_token`: docs/clients.md.
 
         Raises: ArgumentError, UnknownSetting, InvalidSetting, Closed.
@@ -76,7 +75,9 @@ class Admin(AdminUsers, AdminAcls):
         }  # fmt: skip
         named = {key: value for key, value in named.items() if value is not None}
         made = AdminConfig({**arguments.mapping("config", config or {}), **named})
-        super().__init__(Cluster(where, client_options(made, oauth_token), clock))
+        options = client_options(made, oauth_token)
+        options = options._replace(controllers=arguments.flag("controllers", controllers))
+        super().__init__(Cluster(where, options, clock))
 
     def list_topics(self, internal: bool = False, timeout_ms: int | None = None) -> list[str]:
         """The names of all topics, sorted; `internal`: Kafka's own topics, too."""
@@ -163,7 +164,7 @@ class Admin(AdminUsers, AdminAcls):
         }
         placed = {
             arguments.text("assignments", name): [
-                _nodes("assignments", one) for one in arguments.things("assignments", some)
+                arguments.nodes("assignments", one) for one in arguments.things("assignments", some)
             ]
             for name, some in arguments.mapping("assignments", assignments or {}).items()
         }
@@ -478,78 +479,6 @@ class Admin(AdminUsers, AdminAcls):
             timeout_ms=timeout_ms,
         )
 
-    # ---- nodes -------------------------------------------------------------------------
-
-    def describe_cluster(
-        self, *, fenced: bool = False, timeout_ms: int | None = None
-    ) -> nodes.ClusterInfo:
-        """The cluster's id, controller and nodes; `fenced`: also brokers that do not serve.
-
-        Raises: UnsupportedVersion: `fenced` for a broker before 4.0; what a broker answers.
-        """
-        some = arguments.flag("fenced", fenced)
-        return self._ask(nodes.describe_cluster, some, timeout_ms=timeout_ms)
-
-    def unregister_broker(self, node: int, timeout_ms: int | None = None) -> None:
-        """Remove a broker that is gone for good from the cluster.
-
-        Raises: BrokerIdNotRegistered, UnsupportedVersion for a cluster without KRaft; ...
-        """
-        self._ask(nodes.unregister_broker, arguments.node("node", node), timeout_ms=timeout_ms)
-
-    def describe_log_dirs(
-        self, brokers: Iterable[int] | None = None, timeout_ms: int | None = None
-    ) -> Results[int, tuple[nodes.LogDir, ...]]:
-        """The log directories of each node, sorted by path; None: of all nodes.
-
-        Failures: ArgumentError (no such node), ...
-        """
-        some = None if brokers is None else _nodes("brokers", brokers)
-        return self._ask(nodes.describe_log_dirs, some, timeout_ms=timeout_ms)
-
-    def move_replicas(
-        self, places: Mapping[Replica, str], timeout_ms: int | None = None
-    ) -> Results[nodes.ReplicaOf, None]:
-        """Move replicas (topic, partition, node) to other log directories of their nodes.
-
-        Failures: LogDirNotFound, UnknownTopicOrPartition, ...
-        """
-        wanted = {
-            replica_of("places", one): arguments.text("places", path)
-            for one, path in arguments.mapping("places", places).items()
-        }
-        return self._ask(nodes.move_replicas, wanted, timeout_ms=timeout_ms)
-
-    def describe_quorum(self, timeout_ms: int | None = None) -> nodes.QuorumInfo:
-        """The quorum of the metadata log.  Raises: UnsupportedVersion: a cluster without KRaft."""
-        return self._ask(nodes.describe_quorum, timeout_ms=timeout_ms)
-
-    def describe_features(self, timeout_ms: int | None = None) -> features.Features:
-        """The levels that features have, and the supported ones."""
-        return self._ask(features.describe_features, timeout_ms=timeout_ms)
-
-    def update_features(
-        self,
-        levels: Mapping[str, int],
-        *,
-        how: str = "upgrade",
-        validate_only: bool = False,
-        timeout_ms: int | None = None,
-    ) -> Results[str, None]:
-        """Change the levels of features, 0: disable; `how`: upgrade, safe_downgrade,
-        unsafe_downgrade.
-
-        Failures: InvalidUpdateVersion.  Raises: what the broker answers for all.
-        """
-        wanted = {
-            arguments.text("levels", name): whole_number("levels", level, 0, INT16_MAX)
-            for name, level in arguments.mapping("levels", levels).items()
-        }
-        kind = UPDATES[arguments.one_of("how", how, UPDATES)]
-        only_look = arguments.flag("validate_only", validate_only)
-        given = wanted, kind, only_look
-        return self._ask(features.update_features, *given, timeout_ms=timeout_ms)
-
     # ---- replicas ----------------------------------------------------------------------
 
     def elect_leaders(
@@ -583,7 +512,9 @@ class Admin(AdminUsers, AdminAcls):
         Failures: InvalidReplicaAssignment, NoReassignmentInProgress, ...
         """
         wanted = {
-            arguments.partition("places", tp): None if some is None else _nodes("places", some)
+            arguments.partition("places", tp): None
+            if some is None
+            else arguments.nodes("places", some)
             for tp, some in arguments.mapping("places", places).items()
         }
         return self._ask(replicas.reassign_partitions, wanted, timeout_ms=timeout_ms)
@@ -594,7 +525,3 @@ class Admin(AdminUsers, AdminAcls):
         """The partitions that are being moved, sorted; `partitions`: only these."""
         some = None if partitions is None else arguments.partitions("partitions", partitions)
         return self._ask(replicas.list_reassignments, some, timeout_ms=timeout_ms)
-
-
-def _nodes(name: str, values: Any) -> list[int]:
-    return [arguments.node(name, one) for one in arguments.things(name, values)]

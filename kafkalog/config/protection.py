@@ -61,11 +61,10 @@ _NOTHING = {
 
 
 SERVED_AT_START = frozenset(
-    {*ServerSslSettings.table, *SaslServerSettings.table, "security.inter.broker.protocol"}
-)
+    {*ServerSslSettings.table, *SaslServerSettings.table, "security.inter.broker.protocol",
+     *AuthorizerConfig.table, *TokenSettings.table}
+)  # fmt: skip
 """Settings that a broker obeys, but no change of them at run time."""
-SERVED_ALONE = frozenset({*AuthorizerConfig.table, *TokenSettings.table})
-"""Those that only a single node obeys yet."""
 
 
 def bare_name(name: str) -> str:
@@ -74,13 +73,13 @@ def bare_name(name: str) -> str:
     return name if own is None else own.name
 
 
-def protects(name: str, value: object, *, clustered: bool = False, running: bool = False) -> bool:
+def protects(name: str, value: object, *, running: bool = False) -> bool:
     """True if a setting with this name and value is meant to restrict access, and would not.
 
-    `clustered`: for a node of a cluster; `running`: it is changed at run time, or in metadata.
+    `running`: it is changed at run time, or in metadata.
     """
     bare = bare_name(name)
-    if not running and (bare in SERVED_AT_START or (bare in SERVED_ALONE and not clustered)):
+    if bare in SERVED_AT_START and not running:
         return False
     if not (bare in _NAMES or bare.startswith(_BEGINS)) or _TUNING.fullmatch(bare):
         return False
@@ -89,17 +88,21 @@ def protects(name: str, value: object, *, clustered: bool = False, running: bool
 
 
 def refuse_protection(
-    name: str, value: object, where: str = "", *, clustered: bool = False, running: bool = False
+    name: str,
+    value: object,
+    where: str = "",
+    *,
+    running: bool = False,
 ) -> None:
     """Refuse a setting that would restrict access and does not.  `where`: whose setting it is, for
     the message.
 
     Raises: InvalidSetting, without the value, which may be a secret.
     """
-    if protects(name, value, clustered=clustered, running=running):
+    if protects(name, value, running=running):
         raise InvalidSetting(
             f"{where}{name}: found a value, wanted none: kafkalog cannot protect in this way "
-            f"{'here' if bare_name(name) in SERVED_AT_START | SERVED_ALONE else 'yet'}; "
+            f"{'here' if bare_name(name) in SERVED_AT_START else 'yet'}; "
             "without the setting, everyone who reaches a listener may do everything"
         )
 
@@ -114,7 +117,5 @@ def refuse_protections(found: Mapping[str, object]) -> None:
 
     Raises: InvalidSetting.
     """
-    on_zookeeper, clustered = bool(found.get("zookeeper.connect")), is_clustered(found)
     for name, value in found.items():
-        if not (on_zookeeper and name in AuthorizerConfig.table):
-            refuse_protection(name, value, clustered=clustered)
+        refuse_protection(name, value)

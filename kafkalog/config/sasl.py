@@ -86,7 +86,10 @@ class SaslServerSettings(Settings):
         "listener between them. A single node does not.",
     )
     sasl_mechanism_controller_protocol = Word(
-        "GSSAPI", "How brokers authenticate to controllers; a single node does not."
+        "GSSAPI",
+        "How brokers of a KRaft cluster log in to its controllers: PLAIN, SCRAM-SHA-256 or "
+        "SCRAM-SHA-512, as for sasl.mechanism.inter.broker.protocol, by the first of "
+        "controller.listener.names.",
     )
     kafkalog_authentication_max_ms = Long(
         30_000,

@@ -12,7 +12,7 @@ from kafkalog.config.authorizer import ACL_AUTHORIZER, STANDARD_AUTHORIZER
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.consumer_group import group_problems
 from kafkalog.config.listeners import ListenerSettings
-from kafkalog.config.quorum import QuorumConfig
+from kafkalog.config.quorum import Around, QuorumConfig
 from kafkalog.errors import InvalidSetting
 
 __all__ = ["INTERNAL_SEGMENT_BYTES", "SEGMENT_BYTES_MIN", "check_segment_bytes", "check_served"]
@@ -47,6 +47,17 @@ def check_served(config: BrokerConfig) -> None:
     for name, found, wanted in _problems(config):
         raise InvalidSetting(f"{name}: found {found}, wanted {wanted}")
     check_segment_bytes("log.segment.bytes", config.topic.segment_bytes)
+
+
+def _around(config: BrokerConfig) -> Around:
+    given: Mapping[str, Any] = config
+    listeners, advertised = (
+        {text.partition("://")[0].upper() for text in given[name]}
+        for name in ("listeners", "advertised.listeners")
+    )
+    inner = given["inter.broker.listener.name"].upper()
+    node = given["node.id"] if config.explicit("node.id") else None
+    return Around(node, listeners, advertised, inner, given["zookeeper.connect"])
 
 
 def _problems(config: BrokerConfig) -> Iterator[tuple[str, object, str]]:
@@ -84,13 +95,10 @@ def _problems(config: BrokerConfig) -> Iterator[tuple[str, object, str]]:
     if queued in given and config.explicit(queued) and below(queued, given[request]):
         yield queued, given[queued], f"-1 or at least {request}, {given[request]}"
     if isinstance(config, QuorumConfig):
-        names = {text.partition("://")[0].upper() for text in given["listeners"]}
-        pairs = (text.rpartition(":") for text in given["listener.security.protocol.map"])
-        protocols = {name.upper(): protocol for name, _, protocol in pairs}
-        yield from config.quorum_problems(names, protocols, given["zookeeper.connect"])
+        yield from config.quorum_problems(_around(config))
     authorizer = given.get(AUTHORIZER, "")
-    clustered = bool(given.get("zookeeper.connect"))
-    served = ACL_AUTHORIZER if clustered else STANDARD_AUTHORIZER
+    on_zookeeper = bool(given.get("zookeeper.connect"))
+    served = ACL_AUTHORIZER if on_zookeeper else STANDARD_AUTHORIZER
     if authorizer not in ("", served):
-        where = "in a cluster on ZooKeeper" if clustered else "on a single node"
+        where = "in a cluster on ZooKeeper" if on_zookeeper else "without ZooKeeper"
         yield AUTHORIZER, authorizer, f"{served}, or nothing, {where}"

@@ -182,22 +182,36 @@ class ServerConfig(
     @property
     def inner_listener(self) -> str:
         """The name of the listener by which brokers reach each other."""
-        names = [text.partition("://")[0].upper() for text in self.listeners]
+        given = (text.partition("://")[0].upper() for text in self.listeners)
+        names = [name for name in given if name not in self.controllers_listeners]
         usual = self.security_inter_broker_protocol
         usual = usual if usual in names else next(iter(names), "")
         return self.inter_broker_listener_name.upper() or usual
 
     @property
     def control_listener(self) -> str:
-        """The name of the listener between brokers and the controller."""
+        """The name of the listener between brokers and the controller, or the quorum's
+        controllers."""
+        if self.joins_quorum:
+            return next(iter(self.controller_listener_names), "").upper()
         return self.control_plane_listener_name.upper() or self.inner_listener
 
     def protocol_of(self, listener: str) -> str:
         """The name of a listener's security protocol, by the map; one that is not in it has the
-        protocol of its own name, if there is such a one."""
+        protocol of its own name, if there is such a one.
+
+        Without a map, and without a listener named as a protocol that protects, the controllers'
+        listeners have PLAINTEXT, as in Kafka.
+        """
         pairs = (pair.partition(":") for pair in self.listener_security_protocol_map)
         found = {name.upper(): protocol for name, _, protocol in pairs}
-        return found.get(listener.upper(), listener.upper())
+        name = listener.upper()
+        of_controllers = {one.upper() for one in self.controller_listener_names}
+        if name in of_controllers and not self.explicit("listener.security.protocol.map"):
+            named = {text.partition("://")[0].upper() for text in self.listeners} | of_controllers
+            if not named & (SecurityProtocol.__members__.keys() - {PLAINTEXT}):
+                return PLAINTEXT
+        return found.get(name, name)
 
     def listener_limits(self, listener: str) -> tuple[int, int]:
         """The most connections of a listener at the same time, and new ones a second."""

@@ -12,14 +12,14 @@ from kafkalog.config.server import ServerConfig
 
 __all__ = ["Properties", "read_properties", "sorted_out"]
 
-_ONE_NODE = "ignored: kafkalog is no controller for other brokers"
+_ONE_NODE = "ignored: without process.roles this is no node of a KRaft cluster"
 _LATER = "ignored: it is not supported yet"
 _NOBODY = "ignored: this value restricts nothing"
 _UNTUNED = "ignored: the coordinator needs no tuning"
 _UNTIERED = "ignored: kafkalog has no tiered storage"
 _FAMILIES: tuple[tuple[str, str], ...] = (
     ("controller.", _ONE_NODE),
-    ("early.start.listeners", _ONE_NODE),
+    ("process.roles", _ONE_NODE),
     ("initial.broker.registration.", _ONE_NODE),
     ("broker.heartbeat.", _ONE_NODE),
     ("broker.session.", _ONE_NODE),
@@ -52,7 +52,7 @@ _IGNORED = {
     "log.message.downconversion.enable": _REMOVED,
     "log.message.format.version": _REMOVED,
     "log.message.timestamp.difference.max.ms": _REMOVED,
-    "process.roles": "used as broker and controller in one",
+    "early.start.listeners": "ignored: the controllers' listeners always start first",
     "inter.broker.protocol.version": "ignored: a node of a cluster speaks that of 3.9",
     "background.threads": "ignored: the threads are kafkalog's own",
     "log.cleaner.threads": "ignored: one thread compacts",
@@ -120,7 +120,7 @@ def sorted_out(found: Mapping[str, str]) -> Properties:
         if _listener_of(name) in others:
             notes.append(f"{name}: {_ONE_NODE}")
         elif name in QUORUM and not joins:
-            notes.append(f"{name}: {_IGNORED.get(name, _ONE_NODE)}")
+            notes.append(f"{name}: {_done(name, set())}")
         elif name in known or own_setting(name) is not None:
             config[name] = value
         elif name == "broker.id":
@@ -146,12 +146,12 @@ def _done(name: str, known: set[str]) -> str:
 
 
 def _joins_quorum(found: Mapping[str, str]) -> bool:
-    """True if process.roles names one role; with both, the node is a single one here."""
-    return len({word.strip() for word in found.get("process.roles", "").split(",")} - {""}) == 1
+    """True if process.roles names a role."""
+    return bool(found.get("process.roles", "").strip(" ,"))
 
 
 def _controllers(found: Mapping[str, str]) -> set[str]:
-    """The controller's listeners, which KRaft's sample file has."""
+    """The controllers' listeners, which files of KRaft have."""
     names = found.get("controller.listener.names", "").split(",")
     return {name.strip().upper() for name in names} - {""}
 

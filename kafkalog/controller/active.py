@@ -15,12 +15,12 @@ from random import Random
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kafkalog.controller.context import Claim, Context, Copies, Snapshot
-from kafkalog.controller.events import Options
+from kafkalog.controller.events import Caller, Clock, Options
 from kafkalog.controller.records import Record
 from kafkalog.controller.requests import RequestBatch
 from kafkalog.metadata.image import MetadataImage, Partition, Topic
 
-__all__ = ["Active", "Answer", "NotActive", "Steps", "Store", "Work"]
+__all__ = ["Active", "Answer", "NotActive", "Periodic", "Steps", "Store", "Work"]
 
 T = TypeVar("T")
 Steps = Generator[object, Any, T]
@@ -41,10 +41,6 @@ class Store(Protocol):
         """The metadata; only settings are read from it."""
 
     @property
-    def zookeeper(self) -> bool:
-        """As in kafkalog.controller.topic_rules.Cluster."""
-
-    @property
     def answers(self) -> Mapping[int, Answer]:
         """Handlers of requests that only a controller with such a store gets, by API key."""
 
@@ -63,8 +59,12 @@ class Store(Protocol):
     def problem(self, context: Context, record: Record) -> str | None:
         """Why a record is too large to be kept; None: it is not."""
 
+    @property
+    def periodic(self) -> Mapping[Clock, Periodic]:
+        """The works of this store's clocks."""
+
     def first_works(self) -> Sequence[Work]:
-        """The controller's first works, once it has sent all brokers what it knows."""
+        """The controller's first works."""
 
     def works(self, event: object) -> Iterable[Work]:
         """The controller's reaction to an event of the store."""
@@ -84,6 +84,8 @@ class Active:
         self.random = Random(options.seed)
         self.now_ms = 0
         """The time of the event that is handled."""
+        self.caller = Caller()
+        """The client whose request is answered."""
         self.batch = store.requests(self.context, options.listener)
 
     def known(self, enlarged: Collection[str] = ()) -> MetadataImage:
@@ -113,3 +115,10 @@ class Work(NamedTuple):
     begin: Callable[[Active], Steps[Any]]
     key: Hashable = None
     """Only one work with the same key waits; None: all of them do."""
+
+
+class Periodic(NamedTuple):
+    """A work of a clock."""
+
+    work: Work
+    period_ms: int

@@ -9,15 +9,24 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Generator, Hashable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from kafkalog.controller import answers, steps
-from kafkalog.controller.active import Active, Answer, NotActive, Steps, Store, Work
+from kafkalog.controller.active import (
+    Active,
+    Answer,
+    NotActive,
+    Periodic,
+    Steps,
+    Store,
+    Work,
+)
 from kafkalog.controller.context import Claim, Copies, Snapshot
 from kafkalog.controller.events import (
     BrokerResponse,
+    Caller,
     ClientRequest,
     Clock,
     Deposed,
@@ -59,7 +68,11 @@ def _named(step: Callable[[Active], Steps[None]]) -> Work:
 
 
 def _answering(answer: Answer, event: ClientRequest) -> Callable[[Active], Steps[Any]]:
-    return lambda active: answer(active, event.request, event.version)
+    def begin(active: Active) -> Steps[Any]:
+        active.caller = event.context or Caller()
+        return answer(active, event.request, event.version)
+
+    return begin
 
 
 def _running(active: Active, steps_: Steps[Any]) -> Generator[Effect, Any, Any]:
@@ -150,10 +163,10 @@ class Controller:
         self._retry_ms, self._retry_waits = RETRY_MS, False
         for problem in event.loaded.problems:
             _logger.warning("%s", problem)
-        for work in (_named(steps.first), *store.first_works()):
+        for work in store.first_works():
             self._add(work)
-        if self._options.rebalances:
-            yield Timer(Clock.BALANCE, now_ms + min(FIRST_CHECK_MS, self._options.check_ms))
+        for clock, (_, period_ms) in self._periodic(store).items():
+            yield Timer(clock, now_ms + min(FIRST_CHECK_MS, period_ms))
 
     def _end(self) -> list[Effect]:
         """Stop deciding; no waiting request gets an answer of this controller."""
@@ -189,9 +202,10 @@ class Controller:
         elif isinstance(event, QueueOverflow):
             name = f"broker {event.broker} is behind"
             self._add(Work(name, partial(steps.behind, broker=event.broker), name))
-        elif isinstance(event, Tick) and event.clock is Clock.BALANCE:
-            self._add(_named(answers.rebalanced))
-            yield Timer(Clock.BALANCE, now_ms + self._options.check_ms)
+        elif isinstance(event, Tick) and event.clock is not Clock.RETRY:
+            work, period_ms = self._periodic(active.store)[event.clock]
+            self._add(work)
+            yield Timer(event.clock, now_ms + period_ms)
         elif isinstance(event, Tick):
             self._retry_waits = False
             failed, self._failed = self._failed, {}
@@ -201,6 +215,13 @@ class Controller:
         else:
             for work in active.store.works(event):
                 self._add(work)
+
+    def _periodic(self, store: Store) -> Mapping[Clock, Periodic]:
+        """The works of clocks: those of the store, and the balance of leaderships."""
+        if not self._options.rebalances:
+            return store.periodic
+        balance = Periodic(_named(answers.rebalanced), self._options.check_ms)
+        return {Clock.BALANCE: balance, **store.periodic}
 
     def _again(self, now_ms: int) -> Iterator[Effect]:
         """Retry what failed, each time after a longer delay, until nothing fails."""

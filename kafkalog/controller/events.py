@@ -13,10 +13,13 @@ from typing import Any, NamedTuple
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.controller.context import Claim, Snapshot
 from kafkalog.controller.requests import Send
+from kafkalog.metadata.source import Charge, free
+from kafkalog.security.principal import ANONYMOUS, Principal
 from kafkalog.wire.api import Api
 
 __all__ = [
     "BrokerResponse",
+    "Caller",
     "ClientRequest",
     "Clock",
     "Deposed",
@@ -60,6 +63,12 @@ class Clock(Enum):
     """Check whether leaderships are balanced."""
     RETRY = "retry"
     """Retry what could not be dropped or deleted."""
+    UNCLEAN = "unclean"
+    """Elect leaders out of sync, where a topic allows it."""
+    IDLE = "idle"
+    """Write something: brokers then know that they are up to date."""
+    TOKENS = "tokens"
+    """Remove the delegation tokens that have expired."""
 
 
 # ---- events ------------------------------------------------------------------------------------
@@ -77,6 +86,14 @@ class Deposed(NamedTuple):
     """It is no longer the controller, or no longer knows the contents of its store."""
 
 
+class Caller(NamedTuple):
+    """The client that sent a request."""
+
+    principal: Principal = ANONYMOUS
+    charge: Charge = free
+    """Counts the partitions that are created or deleted against its quota."""
+
+
 class ClientRequest(NamedTuple):
     """A node or a client sent a request."""
 
@@ -86,6 +103,8 @@ class ClientRequest(NamedTuple):
     request: Any
     """As kafkalog.wire decodes it; for settings, SettingChanges."""
     version: int
+    context: Caller | None = None
+    """None: nothing about the caller matters."""
 
 
 class BrokerResponse(NamedTuple):

@@ -68,6 +68,10 @@ class Cluster(NamedTuple):
     new_id: Callable[[], uuid.UUID] = random_topic_id
     charge: Callable[[int], None] = lambda _: None
     """Count created or deleted partitions against the client's quota.  Raises: Refused."""
+    known: Collection[int] | None = None
+    """The brokers that a request may name; None: `brokers`."""
+    in_sync: Collection[int] | None = None
+    """Those of them that may be in sync: each new partition needs one; None: it does not."""
 
 
 class Decision(NamedTuple):
@@ -230,10 +234,27 @@ def _assigned(cluster: Cluster, topic: NewTopic) -> Replicas:
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "partitions should be a consecutive 0-based integer sequence",
         )
-    known = None if cluster.zookeeper else cluster.brokers
+    known = None if cluster.zookeeper else _nameable(cluster)
     check_assignments(known, [one.brokers for one in topic.assignments])
-    return {one.partition: tuple(one.brokers)
-            for one in sorted(topic.assignments, key=lambda each: each.partition)}  # fmt: skip
+    found = {one.partition: tuple(one.brokers)
+             for one in sorted(topic.assignments, key=lambda each: each.partition)}  # fmt: skip
+    _check_in_sync(cluster, found)
+    return found
+
+
+def _nameable(cluster: Cluster) -> Collection[int]:
+    return cluster.brokers if cluster.known is None else cluster.known
+
+
+def _check_in_sync(cluster: Cluster, replicas: Replicas) -> None:
+    """Refuse a partition that nobody could lead."""
+    for number, brokers in replicas.items():
+        if cluster.in_sync is not None and not any(one in cluster.in_sync for one in brokers):
+            raise Refused(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "All brokers specified in the manual partition assignment for partition "
+                f"{number} are fenced or in controlled shutdown.",
+            )
 
 
 def check_assignments(
@@ -377,8 +398,11 @@ def _added(cluster: Cluster, asked: MoreOfTopic, numbers: range) -> Replicas:
     like = partitions[min(partitions)].replicas if partitions else ()
     factor = len(like) or cluster.factor_default
     if asked.assignments is not None:
-        check_assignments(cluster.brokers, asked.assignments, factor)
+        check_assignments(_nameable(cluster), asked.assignments, factor)
         found: Sequence[Sequence[int]] = asked.assignments
+        _check_in_sync(cluster, {
+            number: tuple(one) for number, one in zip(numbers, found, strict=True)
+        })  # fmt: skip
     else:
         _check_room(cluster, factor, "")
         after = [at for at, broker in enumerate(cluster.brokers) if not like or broker >= like[0]]

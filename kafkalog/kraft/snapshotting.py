@@ -12,6 +12,8 @@ from kafkalog.kraft.snapshots import SnapshotName, list_snapshots, render_snapsh
 from kafkalog.metadata.changes import snapshot_entries
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkalog.directory.manager import Manager
     from kafkalog.kraft.loading import Loaded
     from kafkalog.log.log import Log
@@ -27,9 +29,11 @@ SNAPSHOTS_KEPT = 2
 class Snapshotting:
     """The snapshots of one metadata log.  One thread at a time."""
 
-    def __init__(self, manager: Manager, log: Log) -> None:
-        """None is due."""
-        self._manager, self._log = manager, log
+    def __init__(
+        self, manager: Manager, log: Log, clean_up: Callable[[], None] | None = None
+    ) -> None:
+        """None is due.  `clean_up`: removes what a new snapshot replaces; None: this does it."""
+        self._manager, self._log, self._other_clean_up = manager, log, clean_up
         self._written_bytes = 0  # since the last snapshot
         self._since_s = manager.clock.monotonic_s()
         self._not_taken: object = None  # why the last one failed
@@ -75,7 +79,10 @@ class Snapshotting:
             folder.replace(name.file(), data)
             self._written_bytes, self._not_taken = 0, None
             self._since_s = self._manager.clock.monotonic_s()
-            self._clean_up(folder)
+            if self._other_clean_up is None:
+                self._clean_up(folder)
+        if self._other_clean_up is not None:
+            self._other_clean_up()
         return name
 
     def _clean_up(self, folder: Directory) -> None:

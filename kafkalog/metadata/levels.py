@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from kafkalog.metadata.image import ELIGIBLE_REPLICAS, METADATA_VERSION
 
-__all__ = ["GROUP_VERSION", "KRAFT_VERSION", "LEVEL", "LEVEL_MIN", "LEVEL_NEW", "SUPPORTED"]
+__all__ = [
+    "FIRST_LEVELS",
+    "GROUP_VERSION",
+    "KRAFT_VERSION",
+    "KRAFT_VERSION_SINCE",
+    "LEVEL",
+    "LEVEL_MIN",
+    "LEVEL_NEW",
+    "MAX_LEVELS",
+    "RELEASES",
+    "SUPPORTED",
+]
 
 LEVEL = 33
 """4.4-IV2, the newest metadata.version that we know."""
@@ -17,8 +29,36 @@ LEVEL_MIN = 7
 GROUP_VERSION = "group.version"
 """1: consumer groups whose members heartbeat (KIP-848)."""
 KRAFT_VERSION = "kraft.version"
+KRAFT_VERSION_SINCE = 21
+"""The first metadata.version with kraft.version 1: 3.9-IV0."""
 SUPPORTED: Mapping[str, tuple[int, int]] = {
     METADATA_VERSION: (LEVEL_MIN, LEVEL), ELIGIBLE_REPLICAS: (0, 1), KRAFT_VERSION: (0, 1),
     "transaction.version": (0, 2), GROUP_VERSION: (0, 1),
 }  # fmt: skip
 """Features that are announced, and their levels."""
+RELEASES = (
+    "3.0-IV1", "3.1-IV0", "3.2-IV0", "3.3-IV0", "3.3-IV1", "3.3-IV2", "3.3-IV3", "3.4-IV0",
+    "3.5-IV0", "3.5-IV1", "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2", "3.7-IV0", "3.7-IV1",
+    "3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0", "4.0-IV0", "4.0-IV1", "4.0-IV2",
+    "4.0-IV3", "4.1-IV0", "4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0", "4.4-IV0", "4.4-IV1",
+    "4.4-IV2",
+)  # fmt: skip
+"""Kafka's names of the levels of metadata.version, from 1 on."""
+_SINCE: Mapping[str, tuple[int, ...]] = {
+    ELIGIBLE_REPLICAS: (26,), GROUP_VERSION: (22,), "share.version": (28, 31),
+    "streams.version": (29,), "transaction.version": (24, 24),
+}  # fmt: skip
+"""For each level of a feature, the metadata.version from which a new cluster has it.  Source:
+`kafka-storage version-mapping` of Kafka 4.4.0."""
+MAX_LEVELS: Mapping[str, int] = {
+    KRAFT_VERSION: 1, **{name: len(since) for name, since in _SINCE.items()},
+}  # fmt: skip
+"""The highest level of each feature of Kafka 4.4, except metadata.version."""
+FIRST_LEVELS: Mapping[int, Mapping[str, int]] = {
+    level: MappingProxyType({
+        METADATA_VERSION: level,
+        **{name: sum(level >= one for one in since) for name, since in _SINCE.items()},
+    })
+    for level in range(LEVEL_MIN, LEVEL + 1)
+}  # fmt: skip
+"""The levels of a new cluster, by its metadata.version."""

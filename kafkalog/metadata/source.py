@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         TopicNamed,
     )
 
-__all__ = ["Changeable", "Charge", "Metadata", "Planned", "Quorum", "free"]
+__all__ = ["Changeable", "Charge", "Described", "Metadata", "Planned", "Quorum", "free"]
 
 T = TypeVar("T")
 Planned = tuple[list[tuple[str, Any]], list[dict[str, Any]]]
@@ -34,12 +34,26 @@ def free(_count: int) -> None:
     """A Charge that counts nothing."""
 
 
-class Metadata(Protocol):
-    """A single node's metadata log, or a member's view of its cluster."""
+class Described(Protocol):
+    """Metadata as a broker or a controller has them."""
 
     @property
     def image(self) -> MetadataImage:
         """The current metadata."""
+
+    @property
+    def controller(self) -> int:
+        """The controller's node; -1 if none is known."""
+
+    def listen(self, listener: Callable[[Change], None]) -> None:
+        """Call `listener` after each change, in order."""
+
+    def describe_configs(self, asked: SettingsAsked) -> list[Result]:
+        """One result per resource."""
+
+
+class Metadata(Described, Protocol):
+    """A single node's metadata log, or a member's view of its cluster."""
 
     @property
     def clustered(self) -> bool:
@@ -49,13 +63,6 @@ class Metadata(Protocol):
     def on_zookeeper(self) -> bool:
         """True if the metadata are in ZooKeeper, False if they are KRaft's log."""
 
-    @property
-    def controller(self) -> int:
-        """The controller's broker; -1 if none is known."""
-
-    def listen(self, listener: Callable[[Change], None]) -> None:
-        """Call `listener` after each change, in order."""
-
     def followed(self, call: Callable[[], T]) -> T:
         """Call `call` while no change is creating folders."""
 
@@ -64,9 +71,6 @@ class Metadata(Protocol):
 
     def create_topics(self, asked: NewTopics) -> list[Result]:
         """One result per topic."""
-
-    def describe_configs(self, asked: SettingsAsked) -> list[Result]:
-        """One result per resource."""
 
     def allocate_producer_ids(self) -> range:
         """A block of producer ids that was never handed out."""

@@ -20,6 +20,7 @@ from kafkalog.metadata.requests import (
     QuotasAsked,
     ResourceAsked,
     ResourceChange,
+    Result,
     SettingChange,
     SettingChanges,
     SettingsAsked,
@@ -35,6 +36,7 @@ __all__ = [
     "deleted_topics",
     "elections",
     "features",
+    "features_answer",
     "more_partitions",
     "moves",
     "new_acls",
@@ -44,6 +46,9 @@ __all__ = [
     "settings",
     "some_settings",
 ]
+
+ONE_RESULT_SINCE = 2
+"""From this version of UpdateFeatures on, features have no separate results."""
 
 
 def new_topics(body: Any) -> NewTopics:
@@ -118,6 +123,15 @@ def features(body: Any, version: int) -> FeatureChanges:
         for one in body.feature_updates
     ]
     return FeatureChanges(changes, bool(version) and body.validate_only)
+
+
+def features_answer(result: Result, body: Any, version: int) -> Result:
+    """The response of UpdateFeatures: one result for all; if one is refused, none changes."""
+    if result["error_code"] or version >= ONE_RESULT_SINCE:
+        return result
+    fine = {"error_code": 0, "error_message": "NONE"}  # Kafka's word for it
+    names = dict.fromkeys(one.feature for one in body.feature_updates)
+    return {**result, "results": [{"feature": name, **fine} for name in names]}
 
 
 def elections(body: Any) -> Elections:

@@ -114,8 +114,12 @@ class Sessions:
 class Committed:
     """An active controller's knowledge of its cluster."""
 
-    def __init__(self, image: MetadataImage, sessions: Sessions) -> None:
+    def __init__(
+        self, image: MetadataImage, sessions: Sessions, wall_ms: Callable[[int], int]
+    ) -> None:
         self.image = image
         """All metadata that is committed."""
         self.sessions = sessions
         """Those of brokers with this controller."""
+        self.wall_ms = wall_ms
+        """The time of day, from the controller's."""

@@ -1,59 +1,60 @@
-"""The metadata log as the store of a controller: its records become those of KRaft.
+"""The metadata log as the store of a controller, and what the controller answers.
 
-A step's records are appended together, all or none, and are in the image once they are committed.
-Only the active controller appends, so nothing is refused because it has changed since: an append
-that fails means that another controller is active, or may be.
+A step's records are appended together, and are in the image once they are committed.  Only the
+active controller appends, so nothing is refused because it has changed since: an append that fails
+means that another controller is active, or may be.
+
+The rules differ from those of a controller on ZooKeeper, as Apache Kafka's do: one record of a
+partition has all that follows from a decision, and its ISR may be empty.  So the steps are this
+folder's; they share the queue (kafkalog.controller.core), the rules about topics and settings, and
+the placement of replicas with the others.
 """
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from kafkalog.controller.active import Answer, Steps, Work
-from kafkalog.controller.context import Context, leadership
-from kafkalog.controller.leader_election import elect_first
-from kafkalog.controller.records import (
-    DONE,
-    LastProducerId,
-    Outcome,
-    PartitionChange,
-    PartitionsCreation,
-    PartitionState,
-    PartitionStates,
-    ProducerIds,
-    Record,
-    Settings,
-    SettingsChange,
-    TopicCreation,
-    TopicDeletion,
-    TopicPartition,
-    TopicRemoval,
-)
+from kafkalog.controller.active import Active, Answer, NotActive, Periodic, Steps, Work
+from kafkalog.controller.context import Context
+from kafkalog.controller.events import Clock, Options
+from kafkalog.controller.records import Record, TopicPartition
 from kafkalog.controller.requests import RequestBatch, Send
-from kafkalog.errors import ArgumentError
-from kafkalog.metadata.changes import partition_fields
-from kafkalog.metadata.image import ELIGIBLE_REPLICAS, NO_LEADER, TOPIC, MetadataImage, Partition
-from kafkalog.quorum.registrations import fence_expired, heartbeat, register, unregister
+from kafkalog.metadata.image import MetadataImage
+from kafkalog.quorum import isr, moves, planned, registrations, topics
+from kafkalog.quorum.activation import ABORT, activation, in_batches
+from kafkalog.quorum.deciding import level_of
 from kafkalog.quorum.sessions import Committed, Sessions
-from kafkalog.quorum.writing import Append, MetadataRecord, MetadataRecords, live_brokers
+from kafkalog.quorum.writing import (
+    Append,
+    ChangeKraftVersion,
+    MetadataRecord,
+    MetadataRecords,
+)
+from kafkalog.wire import apis
 from kafkalog.wire.tables.cluster import UNREGISTER_BROKER
-from kafkalog.wire.tables.later.quorum import BROKER_HEARTBEAT, BROKER_REGISTRATION
+from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
+from kafkalog.wire.tables.later.quorum import (
+    ASSIGN_REPLICAS_TO_DIRS,
+    BROKER_HEARTBEAT,
+    BROKER_REGISTRATION,
+    CONTROLLER_REGISTRATION,
+)
 
 __all__ = ["QuorumStore", "SessionsDue", "Snapshot"]
 
-T = TypeVar("T")
-UNASSIGNED = uuid.UUID(int=0)
-"""The directory of a replica whose broker has several, and has not chosen yet (KIP-858)."""
+RECORDS_MAX = 10_000
+"""Records in one append, as in Kafka."""
+IDLE_MS, UNCLEAN_MS, TOKENS_MS = 500, 300_000, 3_600_000
+"""metadata.max.idle.interval.ms, unclean.leader.election.interval.ms and
+delegation.token.expiry.check.interval.ms, where the node's settings have none."""
 
 
 class SessionsDue(NamedTuple):
     """A session may have ended: sent at Sessions.next_ms, or later."""
 
 
-Performing = Generator[Append, Any, T]
 Step = Callable[..., Steps[dict[str, Any]]]
 
 
@@ -62,22 +63,21 @@ class Snapshot:
 
     written_by: Mapping[TopicPartition, int] = {}
     written_at: Mapping[TopicPartition, int] = {}
-    """Empty: a broker that restarts is fenced, and leaves the ISRs, before it is live again."""
     unread: frozenset[TopicPartition] = frozenset()
     deleted: frozenset[str] = frozenset()
     problems: Sequence[Exception] = ()
 
-    def __init__(self, image: MetadataImage) -> None:
+    def __init__(self, image: MetadataImage, in_transaction: bool = False) -> None:
+        """`in_transaction`: the log ends inside of a transaction (Replay.in_transaction)."""
         self.whole = image
         """All metadata."""
-        self.image = image._replace(brokers=live_brokers(image))
-        """All metadata, with the live brokers alone."""
+        self.in_transaction = in_transaction
+        self.image = image._replace(topics={}, names={}, brokers={}, configs={})
+        """Nothing: the steps of this store read the whole."""
 
 
 class _Untold(RequestBatch):
     """No requests: brokers follow the metadata log."""
-
-    asks_to_drop = False
 
     def leader_and_isr(self, *_: object, **__: object) -> None:
         """Nothing."""
@@ -99,16 +99,20 @@ class _Untold(RequestBatch):
 class QuorumStore(Committed):
     """The records of one active controller."""
 
-    zookeeper = False
-
-    def __init__(self, snapshot: Snapshot, sessions: Sessions) -> None:
-        """Raises: ArgumentError: the cluster keeps eligible leader replicas (KIP-966)."""
-        if snapshot.whole.features.get(ELIGIBLE_REPLICAS):
-            raise ArgumentError(
-                f"{ELIGIBLE_REPLICAS}: found {snapshot.whole.features[ELIGIBLE_REPLICAS]}, wanted "
-                "0: this controller does not keep them"
-            )
-        super().__init__(snapshot.whole, sessions)
+    def __init__(
+        self, snapshot: Snapshot, sessions: Sessions, bootstrap: Sequence[MetadataRecord],
+        wall_ms: Callable[[int], int], options: Options,
+    ) -> None:  # fmt: skip
+        """`bootstrap`: the first records of a new cluster; `wall_ms`: the time of day, from the
+        controller's; `options`: the controller's, for the periods of its clocks."""
+        super().__init__(snapshot.whole, sessions, wall_ms)
+        self._bootstrap, self._in_transaction = bootstrap, snapshot.in_transaction
+        self._options = options
+        self.answers: Mapping[int, Answer] = {
+            **{key: self._plain(step) for key, step in STEPS.items()},
+            **{key: self._answer(step) for key, step in VERSIONED.items()},
+        }
+        """The answers to all requests of brokers and clients."""
 
     # ---- the interface of a store ----------------------------------------------------------------
 
@@ -120,149 +124,102 @@ class QuorumStore(Committed):
         """None: a batch of records has room for every topic that may be created."""
         return None
 
+    @property
+    def periodic(self) -> Mapping[Clock, Periodic]:
+        """The balance of leaderships, unclean elections, expired tokens, and a record when
+        nothing else is written."""
+        get = self._options.config.get
+        found = {
+            Clock.UNCLEAN: self._every(
+                moves.elect_unclean, get("unclean.leader.election.interval.ms", UNCLEAN_MS)
+            ),
+            Clock.TOKENS: self._every(
+                planned.expire_tokens, get("delegation.token.expiry.check.interval.ms", TOKENS_MS)
+            ),
+        }
+        if idle_ms := get("metadata.max.idle.interval.ms", IDLE_MS):
+            found[Clock.IDLE] = self._every(_idle, idle_ms)
+        if self._options.rebalances:
+            found[Clock.BALANCE] = self._every(moves.rebalance, self._options.check_ms)
+        return found
+
+    def _every(self, step: Callable[..., Steps[None]], period_ms: int) -> Periodic:
+        return Periodic(Work(step.__name__, partial(step, self), step), period_ms)
+
     def first_works(self) -> Sequence[Work]:
-        """None: the log says everything."""
-        return ()
+        """The records of a new cluster, or the end of what another controller began."""
+
+        def begin(active: Active) -> Steps[None]:
+            return activation(self, active, self._bootstrap, self._in_transaction)
+
+        return [Work("activation", begin, activation)]
 
     def works(self, event: object) -> Iterable[Work]:
         """The reaction to SessionsDue."""
         assert isinstance(event, SessionsDue)
-        return [Work("ends of sessions", partial(fence_expired, self), fence_expired)]
-
-    @property
-    def answers(self) -> Mapping[int, Answer]:
-        """The answers to requests of brokers that only such a controller gets."""
-        return {key: self._answer(step) for key, step in STEPS.items()}
+        step = registrations.fence_expired
+        return [Work("ends of sessions", partial(step, self), step)]
 
     def _answer(self, step: Step) -> Answer:
+        return lambda active, request, version: step(self, active, request, version)
+
+    def _plain(self, step: Step) -> Answer:
         return lambda active, request, _: step(self, active, request)
 
-    def perform(self, context: Context, wanted: object) -> Performing[Any]:
-        """Carry out what a step yielded: records, metadata records, or a query."""
-        if isinstance(wanted, PartitionStates):
-            return {key: self._state(context, key) for key in wanted.keys}
-        if isinstance(wanted, Settings):
-            return [dict(self.image.config(*one)) for one in wanted.resources]
-        if isinstance(wanted, LastProducerId):
-            return self.image.next_producer_id - 1
-        if isinstance(wanted, MetadataRecords):
-            return (yield from self._append(wanted.records))
-        assert isinstance(wanted, Sequence)
-        return (yield from self._write(context, wanted))
+    def perform(self, context: Context, wanted: object) -> Generator[Any, Any, Any]:
+        """Carry out what a step yielded: metadata records, or another kraft.version."""
+        if isinstance(wanted, ChangeKraftVersion):
+            (outcome,) = yield wanted
+            return outcome
+        assert isinstance(wanted, MetadataRecords)
+        pieces = in_batches(level_of(self.image), wanted.records, wanted.atomic, RECORDS_MAX)
+        for at, records in enumerate(pieces):
+            try:
+                (self.image,) = yield Append(0, records)
+            except NotActive:
+                raise
+            except (
+                Exception
+            ):  # of these records alone: the next ones must not be in its transaction
+                if at and wanted.atomic:
+                    (self.image,) = yield Append(0, [ABORT])
+                raise
+        return None
 
-    def _append(self, records: Sequence[MetadataRecord]) -> Performing[None]:
-        if records:
-            (self.image,) = yield Append(0, records)
 
-    # ---- queries ---------------------------------------------------------------------------------
+def _idle(store: Committed, active: Active) -> Steps[None]:
+    yield MetadataRecords([("NoOpRecord", {})])
 
-    def _state(self, context: Context, key: TopicPartition) -> PartitionState | None:
-        one = self.image.partition(*key)
-        if one is None:
-            return None
-        return PartitionState(leadership(one), one.partition_epoch, context.claim.epoch)
 
-    # ---- records ---------------------------------------------------------------------------------
-
-    def _write(self, context: Context, records: Sequence[Record]) -> Performing[list[Outcome]]:
-        made = [each for one in records for each in self._records(context, one)]
-        yield from self._append(made)
-        return [self._outcome(one) for one in records]
-
-    def _outcome(self, record: Record) -> Outcome:
-        if isinstance(record, TopicDeletion):
-            return Outcome(True, removed=True)
-        if isinstance(record, PartitionChange):
-            keys = list(record.after)
-        elif isinstance(record, TopicCreation):
-            keys = [(record.name, number) for number in record.replicas]
-        elif isinstance(record, PartitionsCreation):
-            keys = [(record.topic, number) for number in record.replicas]
-        else:
-            return DONE
-        found = {key: self.image.partition(*key) for key in keys}
-        return Outcome(True, after={key: one for key, one in found.items() if one is not None})
-
-    def _records(self, context: Context, record: Record) -> Iterator[MetadataRecord]:
-        if isinstance(record, PartitionChange):
-            topic_id = self.image.topics[record.topic].id
-            for key, after in record.after.items():
-                before = self.image.partition(*key)
-                assert before is not None
-                fields = self._difference(before, after)
-                if fields:
-                    ids = {"topic_id": topic_id, "partition_id": key[1]}
-                    yield "PartitionChangeRecord", {**UNCHANGED, **fields, **ids}
-        elif isinstance(record, TopicCreation):
-            yield "TopicRecord", {"name": record.name, "topic_id": record.topic_id}
-            yield from _config_records(TOPIC, record.name, record.settings)
-            yield from self._new_partitions(context, record.topic_id, record.replicas)
-        elif isinstance(record, PartitionsCreation):
-            topic_id = self.image.topics[record.topic].id
-            yield from self._new_partitions(context, topic_id, record.replicas)
-        elif isinstance(record, TopicDeletion | TopicRemoval):
-            if (topic := self.image.topics.get(record.topic)) is not None:
-                yield "RemoveTopicRecord", {"topic_id": topic.id}
-        elif isinstance(record, SettingsChange):
-            yield from _config_records(record.kind, record.name, record.changes)
-        elif isinstance(record, ProducerIds):
-            epoch = context.brokers[record.broker].epoch
-            yield "ProducerIdsRecord", {"broker_id": record.broker, "broker_epoch": epoch,
-                                        "next_producer_id": record.last + 1}  # fmt: skip
-
-    def _new_partitions(
-        self, context: Context, topic_id: uuid.UUID, replicas: Mapping[int, tuple[int, ...]]
-    ) -> Iterator[MetadataRecord]:
-        """Partitions are created with their leaders; without one if all replicas are shutting
-        down: the first that comes back leads."""
-        for number, keepers in replicas.items():
-            electable = [one for one in keepers if one in context.brokers
-                         and one not in context.shutting_down]  # fmt: skip
-            first = elect_first(keepers, electable)
-            leader, isr = (NO_LEADER, keepers) if first is None else (first.leader, first.isr)
-            directories = tuple(self._directory(one) for one in keepers)
-            one = Partition(number, keepers, isr, leader, 0, 0, directories)
-            yield "PartitionRecord", partition_fields(one, topic_id)
-
-    def _directory(self, broker: int) -> uuid.UUID:
-        """Where a broker puts a new replica: known beforehand only if it has one directory."""
-        registered = self.image.brokers.get(broker)
-        usable = () if registered is None else [
-            one for one in registered.directories if one not in registered.cordoned
-        ]  # fmt: skip
-        return usable[0] if len(usable) == 1 else UNASSIGNED
-
-    def _difference(self, before: Partition, after: Partition) -> dict[str, Any]:
-        """The fields of a PartitionChangeRecord that makes one the other; empty: they are equal."""
-        found: dict[str, Any] = {}
-        for name in ("isr", "replicas", "adding_replicas", "removing_replicas"):
-            if getattr(before, name) != getattr(after, name):
-                found[name] = list(getattr(after, name))
-        if "replicas" in found and before.directories:
-            placed = dict(zip(before.replicas, before.directories, strict=True))
-            found["directories"] = [
-                placed.get(one) or self._directory(one) for one in after.replicas
-            ]
-        if before.leader_epoch != after.leader_epoch:
-            assert after.leader_epoch == before.leader_epoch + 1
-            found["leader"] = after.leader
-        if before.leader_recovery_state != after.leader_recovery_state:
-            found["leader_recovery_state"] = after.leader_recovery_state
-        return found
+def _list_reassignments(store: Committed, active: Active, request: Any) -> Steps[dict[str, Any]]:
+    yield MetadataRecords([])
+    return moves.list_reassignments(store.image, request)
 
 
 STEPS: Mapping[int, Step] = {
-    BROKER_REGISTRATION.key: register,
-    BROKER_HEARTBEAT.key: heartbeat,
-    UNREGISTER_BROKER.key: unregister,
+    BROKER_REGISTRATION.key: registrations.register,
+    BROKER_HEARTBEAT.key: registrations.heartbeat,
+    UNREGISTER_BROKER.key: registrations.unregister,
+    CONTROLLER_REGISTRATION.key: registrations.register_controller,
+    apis.UNREGISTER_CONTROLLER.key: registrations.unregister_controller,
+    ASSIGN_REPLICAS_TO_DIRS.key: isr.assign_directories,
+    ALLOCATE_PRODUCER_IDS.key: topics.allocate_producer_ids,
+    apis.CREATE_TOPICS.key: topics.answer_create_topics,
+    apis.CREATE_PARTITIONS.key: topics.answer_create_partitions,
+    apis.ALTER_CONFIGS.key: planned.replace_settings,
+    apis.INCREMENTAL_ALTER_CONFIGS.key: planned.alter_settings,
+    apis.ALTER_PARTITION_REASSIGNMENTS.key: moves.alter_reassignments,
+    apis.LIST_PARTITION_REASSIGNMENTS.key: _list_reassignments,
+    apis.CREATE_DELEGATION_TOKEN.key: planned.create_token,
+    apis.RENEW_DELEGATION_TOKEN.key: planned.renew_token,
+    apis.EXPIRE_DELEGATION_TOKEN.key: planned.expire_token,
+    **{key: partial(planned.protect, key) for key in planned.PROTECTING},
 }
-UNCHANGED: Mapping[str, Any] = {"leader": -2, "leader_recovery_state": -1}
-"""The fields of a PartitionChangeRecord that change nothing."""
-
-
-def _config_records(
-    kind: int, name: str, settings: Mapping[str, str | None]
-) -> Iterator[MetadataRecord]:
-    for key, value in settings.items():
-        yield "ConfigRecord", {"resource_type": kind, "resource_name": name, "name": key,
-                               "value": value}  # fmt: skip
+"""The handlers, by API key."""
+VERSIONED: Mapping[int, Step] = {
+    ALTER_PARTITION.key: isr.alter_partition,
+    apis.DELETE_TOPICS.key: topics.answer_delete_topics,
+    apis.ELECT_LEADERS.key: moves.elect_leaders,
+    apis.UPDATE_FEATURES.key: planned.alter_features,
+}
+"""Those that need the request's version."""

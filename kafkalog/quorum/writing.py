@@ -7,7 +7,10 @@ from typing import Any, NamedTuple
 
 from kafkalog.metadata.image import Broker, MetadataImage
 
-__all__ = ["OWN_OFFSET", "Append", "MetadataRecord", "MetadataRecords", "live_brokers"]
+__all__ = [
+    "OWN_OFFSET", "Append", "ChangeKraftVersion", "MetadataRecord", "MetadataRecords",
+    "live_brokers",
+]  # fmt: skip
 
 MetadataRecord = tuple[str, Mapping[str, Any]]
 """A record's name and fields."""
@@ -16,9 +19,11 @@ OWN_OFFSET = object()
 
 
 class MetadataRecords(NamedTuple):
-    """A step's wish to write these, all or none."""
+    """A step's wish to write these."""
 
     records: Sequence[MetadataRecord]
+    atomic: bool = True
+    """All or none; otherwise, if they are too many for one batch, perhaps only the first ones."""
 
 
 class Append(NamedTuple):
@@ -27,6 +32,14 @@ class Append(NamedTuple):
 
     number: int
     records: Sequence[MetadataRecord]
+
+
+class ChangeKraftVersion(NamedTuple):
+    """Raise kraft.version, which belongs to Raft; the result is an error code and a message (None:
+    it is done), or NotActive."""
+
+    number: int
+    level: int
 
 
 def live_brokers(image: MetadataImage) -> dict[int, Broker]:

@@ -13,6 +13,7 @@ from kafkalog.disk.layout import METADATA_TOPIC
 from kafkalog.errors import InvalidRequest
 from kafkalog.raft.log import Control, LeaderChange, OffsetAndEpoch, VersionChange
 from kafkalog.raft.messages import (
+    NOT_SAID,
     AddRaftVoterRequest,
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -136,6 +137,7 @@ def _fetch(message: FetchRequest) -> Fields:
         "partition": 0, "current_leader_epoch": message.current_leader_epoch,
         "fetch_offset": message.fetch_offset, "last_fetched_epoch": message.last_fetched_epoch,
         "partition_max_bytes": FETCH_BYTES, "replica_directory_id": message.replica.directory_id,
+        "high_watermark": message.high_watermark,
     }  # fmt: skip
     return {
         "replica_id": message.replica.id,
@@ -226,7 +228,7 @@ def request_of(api: Api, body: Any, version: int, me: int) -> Any:
         replica_id = body.replica_id if version < 15 else body.replica_state.replica_id
         return FetchRequest(
             _key(replica_id, one.replica_directory_id), one.current_leader_epoch, one.fetch_offset,
-            one.last_fetched_epoch,
+            one.last_fetched_epoch, one.high_watermark if version >= 18 else NOT_SAID,
         )  # fmt: skip
     snapshot = OffsetAndEpoch(one.snapshot_id.end_offset, one.snapshot_id.epoch)
     return FetchSnapshotRequest(
@@ -373,11 +375,12 @@ def _place(found: Any) -> OffsetAndEpoch | None:
 
 
 def control_record(control: Control, version: int) -> tuple[bytes, bytes]:
-    """Key and value of a control record; `version`: kraft.version."""
+    """Key and value of a control record; `version`: kraft.version, on which none depends now."""
     if isinstance(control, VersionChange):
         return CONTROL.encode("KRaftVersion", 0, {"kraft_version": control.version})
     if isinstance(control, LeaderChange):
-        return CONTROL.encode("LeaderChange", min(version, 1), {
+        # Never version 1, which has directory ids: Kafka 4.4 writes 0, and reads all as 0.
+        return CONTROL.encode("LeaderChange", 0, {
             "leader_id": control.leader_id,
             "voters": [_named(one) for one in control.voters],
             "granting_voters": [_named(one) for one in control.granting],

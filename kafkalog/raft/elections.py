@@ -142,7 +142,7 @@ def on_vote_response(step: Step, node_id: int, answer: QuorumResponse, asked: Vo
 
 def poll_unattached(step: Step, role: Unattached) -> float:
     """Look for the leader; a voter stands for election in the end."""
-    if step.state.votes and not step.state.stopping:
+    if step.state.stands and not step.state.stopping:
         if role.election_at_ms <= step.now_ms:
             state.stand(step)
             return step.now_ms
@@ -154,6 +154,8 @@ def find_leader(step: Step) -> float:
     """Ask one of the other nodes for the leader, with a fetch.  Returns when to do that again."""
     now = step.state
     ids = {one.key.id for one in now.voters} | set(now.options.bootstrap)
+    if now.leader_id is not None:
+        ids.add(now.leader_id)  # perhaps a voter since a record that this replica lacks
     others = sorted(ids - {now.me.id})
     if not others or now.log.flushed < now.log.end:
         return step.now_ms + now.options.election_timeout_ms
@@ -182,7 +184,7 @@ def defeated(step: Step, ids: frozenset[int]) -> bool:
 
 def poll_prospective(step: Step, role: Prospective) -> float:
     """Ask each voter; with a majority become a candidate."""
-    if not step.state.votes or step.state.stopping:
+    if not step.state.stands or step.state.stopping:
         state.unattached(step, leader_id=role.leader_id)
         return step.now_ms
     if elected(step, role.granted):
@@ -199,7 +201,7 @@ def poll_prospective(step: Step, role: Prospective) -> float:
 
 def poll_candidate(step: Step, role: Candidate) -> float | None:
     """Ask each voter.  Returns when to look again; None: it is elected."""
-    if not step.state.votes or step.state.stopping:
+    if not step.state.stands or step.state.stopping:
         state.unattached(step)
         return step.now_ms
     if elected(step, role.granted):

@@ -15,7 +15,6 @@ from kafkalog.raft.messages import (
     HighWatermark,
     Truncate,
 )
-from kafkalog.raft.replicas import is_voter
 from kafkalog.raft.roles import Follower, Leader
 from kafkalog.raft.state import Parked, State, Step
 from kafkalog.wire.error_codes import ErrorCode
@@ -54,7 +53,7 @@ def on_fetch(step: Step, token: object, request: FetchRequest) -> None:
     if isinstance(found, SnapshotNeeded):
         step.emit(Answer(token, _answer(step)._replace(snapshot=found.snapshot)))
         return
-    before = step.state.high_watermark
+    before = min(request.high_watermark, _answer(step).high_watermark)
     leading.record_fetch(step, role, request.replica, request.fetch_offset)
     assert isinstance(step.state.role, Leader)
     leading.advance(step, step.state.role)
@@ -81,7 +80,7 @@ def answer_parked(step: Step) -> None:
     """Answer the parked fetches for which there is something, or whose time is over."""
     for one in step.state.parked.values():
         more = one.request.fetch_offset < step.state.log.end
-        shown = one.high_watermark < step.state.high_watermark
+        shown = one.high_watermark < _answer(step).high_watermark
         if more or shown or one.until_ms <= step.now_ms:
             _answer_parked(step, one)
 
@@ -193,7 +192,7 @@ def ready(step: Step) -> bool:
 def poll_follower(step: Step, role: Follower) -> float:
     """Fetch; a voter that gets no answers stands for election.  Returns when to look again."""
     now = step.state
-    votes = is_voter(now.voters, now.me) and not now.stopping
+    votes = now.stands and not now.stopping
     if role.fetch_at_ms <= step.now_ms and votes:
         state.stand(step)
         return step.now_ms
@@ -205,5 +204,6 @@ def poll_follower(step: Step, role: Follower) -> float:
         return elections.find_leader(step)
     if step.can_send(role.leader_id):
         end = elections.end_offset(step)
-        step.send(role.leader_id, FetchRequest(now.me, now.epoch, end.offset, end.epoch))
+        known = now.high_watermark
+        step.send(role.leader_id, FetchRequest(now.me, now.epoch, end.offset, end.epoch, known))
     return min(deadline, step.state.waits[role.leader_id][1])

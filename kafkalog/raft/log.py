@@ -89,6 +89,8 @@ class LogView(NamedTuple):
     """(offset of the record, kraft.version)."""
     snapshot: OffsetAndEpoch | None = None
     """The latest snapshot."""
+    older: OffsetAndEpoch | None = None
+    """The one before it: a follower that began to fetch it may go on."""
     base: OffsetAndEpoch | None = None
     """The snapshot at whose end the log starts; None: it starts at 0."""
 
@@ -180,6 +182,7 @@ def trimmed(log: LogView, base: OffsetAndEpoch) -> LogView:
         epochs=tuple(later),
         voters=_from(log.voters, base.offset),
         versions=_from(log.versions, base.offset),
+        older=log.older if log.older is not None and log.older.offset >= base.offset else None,
         base=base,
     )
 

@@ -13,6 +13,7 @@ from kafkalog.raft.replicas import ReplicaKey, Voter, Voters
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
+    "NOT_SAID",
     "AddRaftVoterRequest",
     "Answer",
     "Append",
@@ -56,6 +57,10 @@ __all__ = [
 ]
 
 
+NOT_SAID = (1 << 63) - 1
+"""The high watermark of a sender that does not say which it knows, as in Kafka."""
+
+
 # ---- requests and responses ------------------------------------------------------------------
 
 
@@ -93,6 +98,8 @@ class FetchRequest(NamedTuple):
     current_leader_epoch: int
     fetch_offset: int
     last_fetched_epoch: int
+    high_watermark: int = NOT_SAID
+    """The one that the sender knows: a higher one is answered at once (KIP-1166)."""
 
 
 class FetchSnapshotRequest(NamedTuple):
@@ -207,9 +214,13 @@ class Flushed(NamedTuple):
 
 
 class SnapshotTaken(NamedTuple):
-    """The state machine above wrote a snapshot of committed records, and it is on disk."""
+    """The state machine above wrote a snapshot of committed records, and it is on disk, as is the
+    one before it."""
 
     snapshot: OffsetAndEpoch
+    begins: OffsetAndEpoch | None = None
+    """The snapshot at whose end the log may begin: records below it need not be kept any longer;
+    None: all are."""
 
 
 class SnapshotLoaded(NamedTuple):
@@ -309,7 +320,8 @@ class Flush(NamedTuple):
 
 
 class TrimLog(NamedTuple):
-    """Remove the records below an offset; a snapshot has them."""
+    """Remove the records below an offset, and the snapshots that end below it; one that ends there
+    has these records."""
 
     offset: int
 

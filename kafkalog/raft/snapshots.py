@@ -7,6 +7,7 @@ Source: KIP-630.
 from __future__ import annotations
 
 from kafkalog.raft import following, leading, log, state
+from kafkalog.raft.log import LogView, OffsetAndEpoch
 from kafkalog.raft.messages import (
     Answer,
     Failed,
@@ -33,21 +34,46 @@ __all__ = [
 
 
 def on_snapshot_taken(step: Step, event: SnapshotTaken) -> None:
-    """Let the log begin at the snapshot's end.  One that is not new changes nothing."""
-    now = step.state
-    found = event.snapshot
-    if found.offset > now.high_watermark:
+    """Offer the snapshot to followers, and let the log begin where it may.  One that is not new
+    changes nothing."""
+    view, found = step.state.log, event.snapshot
+    if found.offset > step.state.high_watermark:
         step.emit(Failed(f"a snapshot of {found.offset} has records that are not committed"))
-    elif found.offset > now.log.start:
-        step.change(log=log.trimmed(now.log, found)._replace(snapshot=found))
-        step.emit(TrimLog(found.offset))
+        return
+    if view.snapshot is None or found.offset > view.snapshot.offset:
+        step.change(log=view._replace(snapshot=found, older=view.snapshot))
+    begins = event.begins
+    if begins is None or begins not in held(step.state.log) or begins.offset <= view.start:
+        return
+    if not lacked(step, begins):
+        step.change(log=log.trimmed(step.state.log, begins))
+        step.emit(TrimLog(begins.offset))
+
+
+def held(view: LogView) -> tuple[OffsetAndEpoch, ...]:
+    """The snapshots that followers may fetch."""
+    return tuple(one for one in (view.snapshot, view.older) if one is not None)
+
+
+def lacked(step: Step, begins: OffsetAndEpoch) -> bool:
+    """True if a voter that fetches from this leader lacks records below a snapshot's end: they are
+    kept until the next snapshot, so that it need not fetch one."""
+    now = step.state
+    if not isinstance(now.role, Leader):
+        return False
+    since_ms = step.now_ms - now.options.fetch_timeout_ms
+    found = [leading.voter_progress(now.role.progress, one.key) for one in now.voters]
+    return any(
+        one.fetched_at_ms is not None and one.fetched_at_ms > since_ms
+        and now.log.start <= one.end < begins.offset for one in found
+    )  # fmt: skip
 
 
 def on_fetch_snapshot(step: Step, token: object, request: FetchSnapshotRequest) -> None:
-    """Let the driver send bytes of the latest snapshot."""
+    """Let the driver send bytes of a snapshot."""
     now = step.state
     error = following.leader_error(step, request.current_leader_epoch)
-    if not error and request.snapshot != now.log.snapshot:
+    if not error and request.snapshot not in held(now.log):
         error = ErrorCode.SNAPSHOT_NOT_FOUND
     if not error and request.position < 0:
         error = ErrorCode.POSITION_OUT_OF_RANGE

@@ -75,7 +75,7 @@ class Parked(NamedTuple):
     request: FetchRequest
     until_ms: float
     high_watermark: int
-    """As it was when the fetch came."""
+    """The one that its sender knows."""
 
 
 class State(NamedTuple):
@@ -115,6 +115,18 @@ class State(NamedTuple):
         return is_voter(self.voters, self.me)
 
     @property
+    def stands(self) -> bool:
+        """True if this replica may have to lead: it is a voter, or the record that removed it may
+        not be committed.  Source: the Raft thesis, 4.2.2."""
+        history = self.log.voters
+        since = [offset for offset, _ in history[1:]] + [inf]
+        return any(
+            is_voter(voters, self.me)
+            for (_, voters), next_offset in zip(history, since, strict=True)
+            if next_offset >= self.high_watermark
+        )
+
+    @property
     def leader_id(self) -> int | None:
         """The leader of the epoch, as far as it is known."""
         return leader_of(self.role, self.me)
@@ -140,7 +152,7 @@ class Step:
 
     def can_send(self, node_id: int) -> bool:
         """True if the node may get a request now."""
-        _, at_ms, _ = self.state.waits.get(node_id, (0, 0.0, None))
+        _, at_ms, _ = self.state.waits.get(node_id, (0, -inf, None))
         return at_ms <= self.now_ms
 
     def send(self, node_id: int, message: Any) -> None:
@@ -262,10 +274,13 @@ def restored(
     if last > found.epoch:
         found = QuorumState(last)
     at_ms = now_ms + options.election_timeout_ms * (1 + draw())
+    ever_voter = any(is_voter(voters, me) for _, voters in log.voters)
     role: Role
-    if found.leader_id == me.id:
+    if [one.key.id for one in voters_in(log)] == [me.id] and is_voter(voters_in(log), me):
+        role = Prospective(at_ms, None, found.voted, frozenset({me.id}))  # nobody else may lead
+    elif found.leader_id == me.id:
         role = Resigned(at_ms)
-    elif found.leader_id is None and found.voted == me and is_voter(voters_in(log), me):
+    elif found.leader_id is None and found.voted == me and ever_voter:
         role = Candidate(at_ms, frozenset({me.id}))
     elif found.leader_id is not None:
         at_ms = now_ms + options.fetch_timeout_ms

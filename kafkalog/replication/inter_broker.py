@@ -1,8 +1,8 @@
 """Connections from one node of a cluster to another: its certificate, and its login there.
 
 A node logs in as the settings of the listener say by which it reaches others, as in Kafka:
-`sasl.mechanism.inter.broker.protocol`, and the `username` and `password` in the `sasl.jaas.config`
-of that mechanism.
+`sasl.mechanism.inter.broker.protocol`, or `sasl.mechanism.controller.protocol` at the controllers
+of a KRaft cluster, and the `username` and `password` in the `sasl.jaas.config` of that mechanism.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ __all__ = ["NodeSecurity", "connect", "node_securities", "own_principals"]
 _logger = logging.getLogger(__name__)
 
 MECHANISM = "sasl.mechanism.inter.broker.protocol"
+AT_CONTROLLERS = "sasl.mechanism.controller.protocol"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 """Those by which nodes log in to each other."""
 REST_MS, REST_MAX_MS = 500, 5_000
@@ -172,14 +173,17 @@ def _client(config: ServerConfig, listener: str) -> ClientConfig:
     given = {name: own[name] for name in SslSettings.table if own.explicit(name)}
     given["security.protocol"] = protocol = config.protocol_of(listener)
     if protocol.startswith("SASL"):
-        mechanism = own[MECHANISM]
+        at_controllers = config.joins_quorum and listener == config.control_listener
+        setting = AT_CONTROLLERS if at_controllers else MECHANISM
+        mechanism = own[setting]
         if mechanism not in MECHANISMS:
             raise InvalidSetting(
-                f"{MECHANISM}: found {mechanism}, wanted one of {', '.join(MECHANISMS)}"
+                f"{setting}: found {mechanism}, wanted one of {', '.join(MECHANISMS)}"
             )
-        if mechanism not in own.sasl_enabled_mechanisms:
+        served = {text.partition("://")[0].upper() for text in config.listeners}
+        if listener in served and mechanism not in own.sasl_enabled_mechanisms:
             raise InvalidSetting(
-                f"{MECHANISM}: found {mechanism}, wanted one of sasl.enabled.mechanisms of this "
+                f"{setting}: found {mechanism}, wanted one of sasl.enabled.mechanisms of this "
                 f"listener: {', '.join(own.sasl_enabled_mechanisms)}"
             )
         given["sasl.mechanism"] = mechanism

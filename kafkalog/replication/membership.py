@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kafkalog.client.link.transport import Address, Options
-    from kafkalog.metadata.image import MetadataImage, Partition
+    from kafkalog.metadata.image import Change, MetadataImage, Partition
     from kafkalog.metadata.requests import Result, SettingChanges
     from kafkalog.metadata.source import Planned
     from kafkalog.replication.roles import Effect
@@ -24,6 +24,7 @@ __all__ = [
     "Controlling",
     "Membership",
     "QuorumMembership",
+    "QuorumReplica",
     "ZooKeeperMembership",
 ]
 
@@ -98,10 +99,11 @@ class Controlling(Protocol):
     def ask(
         self, api: Api, request: Any, version: int,
         answer: Callable[[Mapping[str, Any] | Exception | None], None], *, size: int = 0,
+        context: Any = None,
     ) -> None:  # fmt: skip
         """Ask the controller; `answer` is called once, with None if another node is the
         controller, with an exception if the request failed.  `size`: the request's memory, in
-        bytes.
+        bytes; `context`: the caller, whose quota counts.
 
         Raises: Timeout: requests of too many bytes wait.
         """
@@ -111,6 +113,45 @@ class Controlling(Protocol):
 
     def stop(self) -> None:
         """Stop."""
+
+
+class QuorumReplica(Protocol):
+    """A controller's replica of the metadata log: a voter, or an observer.  Safe to use from many
+    threads."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """The committed metadata."""
+
+    @property
+    def is_active(self) -> bool:
+        """True if this is the active controller, as far as it knows."""
+
+    def seen(self) -> tuple[int, Address | None]:
+        """The active controller, and its address as far as it is known; -1: there is none."""
+
+    def listen(self, changed: Callable[[Change], None]) -> MetadataImage:
+        """Call `changed` after each change of the image, in order; returns the image before the
+        first one."""
+
+    def ask(
+        self, api: Api, request: Any, version: int,
+        answer: Callable[[Mapping[str, Any] | Exception | None], None], *, size: int = 0,
+        listener: str = "", context: Any = None,
+    ) -> None:  # fmt: skip
+        """As Controlling.ask; Raft's requests are answered by any controller.
+
+        `listener`: that of the sender, for the addresses in the answer; `context`: the caller.
+        """
+
+    def start(self) -> None:
+        """Take part in the quorum."""
+
+    def stop(self) -> None:
+        """Resign if it leads, answer waiting requests, and close the metadata log.  Idempotent."""
+
+    def abandon(self) -> None:
+        """Stop as in a crash."""
 
 
 class ZooKeeperMembership(Membership, Protocol):

@@ -6,7 +6,7 @@ which it gets from here for each principal (`server/rules.py`, `_native/plane/ad
 
 import logging
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
@@ -30,7 +30,7 @@ from kafkalog.server.rules import NOTHING, Rules, rules_of
 
 if TYPE_CHECKING:
     from kafkalog.metadata.image import Change, MetadataImage
-    from kafkalog.metadata.source import Metadata
+    from kafkalog.metadata.source import Described
     from kafkalog.server.network.reactor import Reactor
     from kafkalog.server.request import Peer, Request
 
@@ -70,6 +70,7 @@ class Admission:
         anonymous = _Holder(ANONYMOUS_PRINCIPAL, "")
         self._holders = {ANONYMOUS: anonymous, lib.KL_PROCESS: anonymous}
         self._numbers: dict[_Holder, int] = {}
+        self._lent: Counter[int] = Counter()
         self._free: deque[int] = deque()  # the ones that were taken back last come last
         self._reap_at = NUMBERS_KEPT
         self._current: set[int] = set()  # numbers whose rules C has
@@ -113,6 +114,24 @@ class Admission:
                     self._renew(number)
             return number
 
+    def lend(self, principal: Principal, host: str) -> int:
+        """The number of a principal whose request came over the connection of a node; until
+        `give_back` it is not taken back.
+
+        Raises: as number_of.
+        """
+        with self._lock:
+            number = self.number_of(principal, host)
+            self._lent[number] += 1
+            return number
+
+    def give_back(self, number: int) -> None:
+        """The request of `lend` has ended."""
+        with self._lock:
+            self._lent[number] -= 1
+            if self._lent[number] <= 0:
+                del self._lent[number]
+
     def _new_number(self) -> int:
         full = len(self._holders) >= lib.KL_PRINCIPALS_MAX
         if not self._free and (full or len(self._holders) >= self._reap_at):
@@ -131,7 +150,7 @@ class Admission:
         """Take back the numbers that no connection has any more."""
         for number in self._reactor.unheld(FIRST, len(self._holders)):
             holder = self._holders[number]
-            if self._numbers.get(holder) == number:
+            if self._numbers.get(holder) == number and number not in self._lent:
                 del self._numbers[holder]
                 self._current.discard(number)
                 self._reactor.set_permit(number, 0)
@@ -234,7 +253,7 @@ class Admission:
 
     # ---- ACLs ----------------------------------------------------------------------------------
 
-    def follow(self, metadata: "Metadata") -> None:
+    def follow(self, metadata: "Described") -> None:
         """Obey the ACLs of the metadata, now and from each change on."""
         metadata.listen(self._changed)
         with self._lock:

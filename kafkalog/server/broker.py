@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -40,6 +40,7 @@ from kafkalog.server.coordinators import (
 from kafkalog.server.dispatch import Dispatch
 from kafkalog.server.dynamic import follow_settings, in_effect
 from kafkalog.server.faults import Faults
+from kafkalog.server.handlers import routes_of
 from kafkalog.server.handlers.leaders import follow_addresses
 from kafkalog.server.handlers.tokens import expire_tokens
 from kafkalog.server.listener_keys import ListenerKeys
@@ -47,7 +48,6 @@ from kafkalog.server.mechanisms import mechanisms_of
 from kafkalog.server.network import listeners as places
 from kafkalog.server.network.in_process import InProcessTransport
 from kafkalog.server.network.reactor import NO_CONTROL, Reactor
-from kafkalog.server.network.tls import TlsContext
 from kafkalog.server.node import Node
 from kafkalog.server.opening import Opened, candidate
 from kafkalog.server.partitions import Partitions
@@ -89,17 +89,6 @@ def _close_all() -> None:
     for broker in list(_brokers):
         with suppress(Exception):  # logged; the others must close, too
             broker.close()
-
-
-def _listen(
-    reactor: Reactor, one: places.Listener, number: int, tls: TlsContext | None = None
-) -> int:
-    """The port that a listener bound."""
-    try:
-        return reactor.listen(one.host, one.port, number, tls)
-    except KafkalogError as problem:
-        problem.args = (f"listener {one.name}, port {one.port}: {problem}",)
-        raise
 
 
 Part = TypeVar("Part")
@@ -148,8 +137,7 @@ class Broker:
         self._config = ServerConfig.of(given)
         check_served(self._config)
         self._given = ServerConfig.without_texts_of_secrets(given)
-        alone = not isinstance(listeners, str) and listeners is not None and not listeners
-        planned = () if alone else places.planned(self._config)
+        planned = self._planned(listeners)
         self._clock: Clock = clock or SystemClock()
         self._mechanisms = self._mechanisms_of(planned)
         self._manual = not isinstance(self._clock, SystemClock)
@@ -160,7 +148,8 @@ class Broker:
         self._undo: list[Any] = []  # ends the parts that were started, in their order
         try:
             check_unlocked(self.path)  # first: its owner has the port, and the node's number
-            self._try_to_listen(planned)
+            self._keys = ListenerKeys(self._config, planned, self._name)
+            places.try_to_listen(self._config, (*planned, *places.of_controllers(self._config)))
             self._open()
             self._serve(planned)
         except BaseException:
@@ -184,6 +173,16 @@ class Broker:
 
     # ---- beginning -------------------------------------------------------------------------
 
+    def _planned(self, listeners: str | Sequence[str] | None) -> tuple[places.Listener, ...]:
+        """The listeners for clients and brokers; none if `listeners` is an empty list."""
+        if not self._config.serves_clients:
+            raise InvalidSetting(
+                "process.roles: found controller, wanted a role with broker: kafkalog serve runs "
+                "a controller alone"
+            )
+        alone = not isinstance(listeners, str) and listeners is not None and not listeners
+        return () if alone else places.of_brokers(self._config)
+
     def _mechanisms_of(self, planned: Sequence[places.Listener]) -> dict[int, Mechanisms]:
         """The SASL mechanisms of each listener that has some, by its number."""
         return {
@@ -198,13 +197,6 @@ class Broker:
             if one.protocol.authenticates
         }
 
-    def _try_to_listen(self, planned: Sequence[places.Listener]) -> None:
-        """Fail before anything is written if the broker cannot listen, or has no keys."""
-        self._keys = ListenerKeys(self._config, planned, self._name)
-        with closing(Reactor(self._config)) as reactor:
-            for number, one in enumerate(planned):
-                _listen(reactor, one, number)
-
     def _open(self) -> None:
         """Open the directory, its logs and metadata."""
         self._controller: Controlling | None = None
@@ -213,7 +205,7 @@ class Broker:
         self._config, self._given = opened.config, dict(opened.given)
         self._manager, self._metadata = opened.manager, opened.metadata
         self._kraft, self._zookeeper, self._quorum = opened.kraft, opened.zookeeper, opened.quorum
-        self._member = opened.member
+        self._member, self._controllers = opened.member, opened.controllers
         self._secret = secret_of(self._manager.state.directory) if self._mechanisms else b""
         if self._kraft is not None and self._config.delegation_token_secret_key:
             expire_tokens(self._manager, self._kraft, self._config)
@@ -288,7 +280,7 @@ class Broker:
         for number in (*self._mechanisms, *self._keys.identified()):
             reactor.authenticate(number)
         self._undo.insert(-1, self._keys.join)  # once the reactor has stopped
-        bound = {one.name: _listen(reactor, one, number, self._keys.contexts.get(number))
+        bound = {one.name: places.listen(reactor, one, number, self._keys.contexts.get(number))
                  for number, one in enumerate(planned)}  # fmt: skip
         return reactor, places.plan(self._config, bound) if planned else ()
 
@@ -320,6 +312,14 @@ class Broker:
         assert self._zookeeper is not None
         self._controller = candidate(self._zookeeper, self._config)
         self._undo.append(self._controller.stop)
+        if self._config.delegation_token_secret_key:
+            controller = self._controller
+
+            def as_controller(work: Callable[[], None]) -> None:
+                if controller.is_active:
+                    forwarder.submit(work)
+
+            expire_tokens(self._manager, self._zookeeper, self._config, as_controller)
         return ClusterMember(self._zookeeper, self._controller, forwarder)
 
     def _check_keys(self, image: MetadataImage) -> None:
@@ -329,7 +329,8 @@ class Broker:
     def _start(self, node: Node, endpoints: Sequence[tuple[str, str, int, int]]) -> None:
         """Start all parts."""
         reactor = node.reactor
-        dispatch = Dispatch(node)
+        routes = routes_of(on_zookeeper=node.on_zookeeper, under_controllers=node.under_controllers)
+        dispatch = Dispatch(node, routes)
         workers = self._owned(
             Workers(reactor, dispatch, self._name, node.bulk, node.quotas.resolve), Workers.join
         )
@@ -442,14 +443,19 @@ class Broker:
 
         Raises: Closed.
         """
-        self._node.reactor.pause(True)
+        self._pause(True)
 
     def resume(self) -> None:
         """Continue after `pause`.
 
         Raises: Closed.
         """
-        self._node.reactor.pause(False)
+        self._pause(False)
+
+    def _pause(self, on: bool) -> None:
+        self._node.reactor.pause(on)
+        if self._controllers is not None:
+            self._controllers.pause(on)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else self._shown_address()
@@ -472,6 +478,8 @@ class Broker:
             _brokers.discard(self)
             with suppress(KafkalogError):  # requests were in flight: that is the point
                 self._node.reactor.stop(0)
+            if self._controllers is not None:
+                self._controllers.abandon()
             if self._member is not None:
                 self._member.close()
                 self._undo.remove(self._controlled_shutdown)

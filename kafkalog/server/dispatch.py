@@ -6,12 +6,11 @@ from typing import Any
 from kafkalog.coordinator.groups import core as groups
 from kafkalog.coordinator.transactions import core as transactions
 from kafkalog.errors import InvalidRequest, UnsupportedVersion
-from kafkalog.server import handlers
 from kafkalog.server.decoded_bytes import DecodedBytes
 from kafkalog.server.failures import answer_failure, handler_failed
 from kafkalog.server.guards import admit
-from kafkalog.server.handlers import api_versions
-from kafkalog.server.node import Node
+from kafkalog.server.handlers import Routes, api_versions
+from kafkalog.server.node import Serving
 from kafkalog.server.request import Request
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -28,21 +27,22 @@ WARNED_MAX = 1000
 class Dispatch:
     """Routes requests to the handlers of one node."""
 
-    def __init__(self, node: Node) -> None:
-        """All handlers work for `node`."""
-        self._node = node
+    def __init__(self, node: Serving, routes: Routes) -> None:
+        """All handlers of `routes` work for `node`."""
+        self._node, self._routes = node, routes
         self._decoded_bytes = DecodedBytes()
         self._warned: set[tuple[str, int]] = set()  # requested, but not served
 
     def __call__(self, request: Request) -> None:
         """Answer a request, or arrange for it to be answered."""
         if request.peer.principal < 0:  # not authenticated
-            self._node.authentication(request, self._serve)
+            self._node.authentication(request, self.serve)
         else:
-            self._serve(request)
+            self.serve(request)
 
-    def _serve(self, request: Request) -> None:
-        if not handlers.served(request.api, request.version, self._node.on_zookeeper):
+    def serve(self, request: Request) -> None:
+        """Answer the request of a caller that is known, or arrange for it to be answered."""
+        if not self._routes.served(request.api, request.version):
             self._refuse(request)
             return
         if self._node.quotas.active:
@@ -56,9 +56,11 @@ class Dispatch:
                 request.meter.pause()
 
     def _answer(self, request: Request) -> None:
-        route = handlers.route(request.api)
+        route = self._routes.route(request.api)
         node = self._node
-        if node.admission.guards(request.peer) and not admit(node, request, route.needs):
+        passed_on = request.api.key in self._routes.forwarded
+        guarded = not passed_on and node.admission.guards(request.peer)
+        if guarded and not admit(node, request, route.needs):
             return
         response: Any = route.handler(node, request)
         if response is not None:
@@ -98,7 +100,7 @@ class Dispatch:
         level = logging.WARNING if first else logging.INFO
         api = request.api
         known = api is not None and request.version in api.versions
-        if not known or api.key in api_versions.announced(self._node.on_zookeeper):
+        if not known or api.key in self._routes.announced:
             # The response format of an unknown API is unknown, and no client that reads ApiVersions
             # sends one: close the connection, as Kafka does.
             _logger.log(level, "%r is not served; its connection is closed", request)

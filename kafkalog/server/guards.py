@@ -27,7 +27,7 @@ from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.values import ZERO_UUID, Rows
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kafkalog.server.node import Serving
     from kafkalog.server.request import Request
 
 __all__ = ["GUARDS", "admit"]
@@ -71,7 +71,7 @@ class _Refused(Exception):
 class _Check:
     """A request between its decoding and its handler."""
 
-    def __init__(self, node: Node, request: Request) -> None:
+    def __init__(self, node: Serving, request: Request) -> None:
         self.node, self.request, self.body = node, request, request.body
         self.refused: dict[str, list[Any]] = {}
         """Rows of the answer for refused items, by list."""
@@ -138,15 +138,15 @@ class _Check:
 Rule = Callable[[_Check], None]
 
 
-def admit(node: Node, request: Request, needs: Iterable[tuple[Operation, Kind]]) -> bool:
+def admit(node: Serving, request: Request, needs: Iterable[tuple[Operation, Kind]]) -> bool:
     """Check a request and cut it down to what its caller may do; False: it has been answered.
 
     `needs`: those of its route.
     """
     check = _Check(node, request)
     try:
-        rules = GUARDS.get(request.api.key)
-        for rule in (_cluster(*(one for one, _ in needs)),) if rules is None else rules:
+        operations = [one for one, _ in needs]
+        for rule in (_cluster(*operations),) if operations else GUARDS[request.api.key]:
             rule(check)
     except _Refused as refused:
         whole = _REFUSED.get(request.api.key)
@@ -383,7 +383,7 @@ def _delete_topics(check: _Check) -> None:
     """The name of a topic that was given by its id is shown to those who may describe it.
 
     A node on ZooKeeper forwards with its own rights: an id that only the controller knows yet is
-    refused here.  In the envelope to a KRaft controller is the caller, whom that one checks.
+    refused here.
     """
     if check.allows(_DELETE, Kind.CLUSTER, quiet=True):
         return

@@ -1,7 +1,7 @@
 """A broker as the request handlers see it."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkalog.clock import Clock
 from kafkalog.config.server import ServerConfig
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kafkalog.coordinator.transactions.core import TransactionCoordinatorState
     from kafkalog.directory.manager import Manager
     from kafkalog.metadata.image import MetadataImage
-    from kafkalog.metadata.source import Metadata
+    from kafkalog.metadata.source import Described, Metadata
     from kafkalog.server.admission import Admission
     from kafkalog.server.authentication import Authentication
     from kafkalog.server.controller_apis.interface import ControllerApis
@@ -28,7 +28,55 @@ if TYPE_CHECKING:
     from kafkalog.server.transactions.producer_ids import ProducerIds
     from kafkalog.server.transactions.write_guards import Guards
 
-__all__ = ["Node"]
+__all__ = ["Node", "Serving"]
+
+
+class Serving(Protocol):
+    """The parts that a broker's and a controller's listeners have in common."""
+
+    @property
+    def config(self) -> ServerConfig:
+        """The settings of the start."""
+
+    @property
+    def manager(self) -> "Manager":
+        """The data directory."""
+
+    @property
+    def metadata(self) -> "Described":
+        """The source of the metadata."""
+
+    @property
+    def admission(self) -> "Admission":
+        """The permissions of each principal."""
+
+    @property
+    def quotas(self) -> "ClientQuotas":
+        """How much each client may use."""
+
+    @property
+    def authentication(self) -> "Authentication":
+        """Authenticates connections."""
+
+    @property
+    def controller_apis(self) -> "ControllerApis":
+        """Carries out requests about the whole cluster."""
+
+    @property
+    def image(self) -> "MetadataImage":
+        """The metadata as they are now."""
+
+    @property
+    def node_id(self) -> int:
+        """This node's number."""
+
+    @property
+    def on_zookeeper(self) -> bool:
+        """True if it is a node of a cluster on ZooKeeper."""
+
+    @property
+    def under_controllers(self) -> bool:
+        """True if it is a node of a KRaft cluster: its active controller carries out changes."""
 
 
 class Node(NamedTuple):
@@ -88,6 +136,11 @@ class Node(NamedTuple):
     def on_zookeeper(self) -> bool:
         """True if it is a node of a cluster on ZooKeeper."""
         return self.metadata.on_zookeeper
+
+    @property
+    def under_controllers(self) -> bool:
+        """True if it is a broker of a KRaft cluster: its controllers carry out changes."""
+        return self.clustered and not self.on_zookeeper
 
     @property
     def node_id(self) -> int:

@@ -8,12 +8,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kafkalog.config.served import check_served
 from kafkalog.config.server import ServerConfig
 from kafkalog.directory.identity import look, node_number
 from kafkalog.directory.manager import Manager
+from kafkalog.disk.layout import METADATA_TOPIC
 from kafkalog.errors import ArgumentError, InvalidSetting
 from kafkalog.inspect.lost import lost_metadata
 from kafkalog.kraft.kraftlog import MetadataLog
+from kafkalog.metadata.image import BROKER
 from kafkalog.server.admission import check_stored_settings, super_users
 
 if TYPE_CHECKING:  # a node that is alone needs nothing of a cluster's
@@ -22,7 +25,11 @@ if TYPE_CHECKING:  # a node that is alone needs nothing of a cluster's
     from kafkalog.cluster.quorum.joining import Entry
     from kafkalog.cluster.quorum.member import QuorumMember
     from kafkalog.disk.layout import MetaProperties
+    from kafkalog.metadata.image import Change
     from kafkalog.metadata.source import Metadata
+    from kafkalog.quorum.replica.replica import MetadataReplica
+    from kafkalog.replication.membership import QuorumReplica
+    from kafkalog.server.controller_server import ControllerServer, Quorum
     from kafkalog.zookeeper.driver import Driver
 
 __all__ = ["Opened", "candidate"]
@@ -32,7 +39,8 @@ T = TypeVar("T")
 
 
 class Opened:
-    """An open directory, and the source of its metadata: one of `kraft`, `zookeeper`, `quorum`."""
+    """An open directory, and the source of its metadata: one of `kraft`, `zookeeper`, `quorum`; of
+    a controller alone only `controllers`."""
 
     kraft: MetadataLog | None = None
     """The metadata of a single node."""
@@ -40,6 +48,9 @@ class Opened:
     """The membership of a cluster on ZooKeeper."""
     quorum: QuorumMember | None = None
     """The membership of a cluster under KRaft controllers."""
+    controllers: ControllerServer | None = None
+    """The controllers' listener and the replica of the metadata log, if this is a controller, too;
+    it serves already, as a broker cannot start without an active controller."""
 
     def __init__(
         self, path: str, config: ServerConfig, given: Mapping[str, object], clock: Clock,
@@ -52,9 +63,7 @@ class Opened:
         """
         self.config, self.given = config, given
         self._path, self._undo = path, undo
-        for named in config.cordoned_log_dirs:
-            if named != "*" and os.path.abspath(named) != os.path.abspath(path):
-                raise InvalidSetting(f"cordoned.log.dirs: found {named!r}, wanted * or {path}")
+        self._check_places()
         found = look(path)
         number = self._number(found.meta)
         if number != config.node_id:
@@ -63,6 +72,9 @@ class Opened:
         if config.joins_quorum:
             from kafkalog.cluster.quorum.joining import enter as enter_quorum
 
+            if config.controls:
+                self._check_formatted(found.meta)
+            check_served(self.config)  # with the number
             entry = enter_quorum(path, found, self.config, number)
         elif config.clustered:
             from kafkalog.cluster.node.joining import enter
@@ -71,6 +83,7 @@ class Opened:
             undo.append(self.zookeeper.close)
             self._take(taken)
             check_stored_settings(self.zookeeper.image)
+        if config.clustered:
             self._look_at_own_rights()
         self.manager = Manager(
             path, self.config, clock=clock, node_id=None, gather=not config.clustered
@@ -79,18 +92,42 @@ class Opened:
         changed = config.clustered and look(path) != found
         if changed or self._number(self.manager.meta) != number:
             raise ArgumentError(f"{path}: another process changed it before it was locked")
-        if not self.manager.state.clean and self.manager.partitions():
-            _logger.warning(
-                "%s: was not closed in order; each log is recovered when it is first used", path
-            )
+        self._report_crash()
         if self.zookeeper is not None:
             from kafkalog.cluster.node.joining import join
 
             join(self.manager, self.zookeeper, found)
         elif entry is not None:
-            self._join_quorum(entry)
+            if config.controls:
+                self._control(entry)
+            if config.serves_clients:
+                self._join_quorum(entry)
         else:
             self._open_kraft(number)
+
+    def _check_places(self) -> None:
+        """Raises: InvalidSetting: a setting names another directory."""
+        path, place = os.path.abspath(self._path), self.config.metadata_log_dir
+        for named in self.config.cordoned_log_dirs:
+            if named != "*" and os.path.abspath(named) != path:
+                raise InvalidSetting(
+                    f"cordoned.log.dirs: found {named!r}, wanted * or {self._path}"
+                )
+        if place and os.path.abspath(place) != path:
+            raise InvalidSetting(
+                f"metadata.log.dir: found {place}, wanted {self._path}: the metadata log is there"
+            )
+
+    def _report_crash(self) -> None:
+        """Log that logs are recovered; a directory that was just formatted has none."""
+        held = {one.topic for one in self.manager.partitions()}
+        if self.config.controls:
+            held.discard(METADATA_TOPIC)
+        if held and not self.manager.state.clean:
+            _logger.warning(
+                "%s: was not closed in order; each log is recovered when it is first used",
+                self._path,
+            )
 
     def _look_at_own_rights(self) -> None:
         """Log an error if nodes cannot work under the login of this one."""
@@ -132,8 +169,43 @@ class Opened:
     def _join_quorum(self, entry: Entry) -> None:
         from kafkalog.cluster.quorum.member import join_quorum
 
-        self.quorum = self._or_abandon(partial(join_quorum, self.manager, self.config, entry))
+        follow = None if self.controllers is None else self._replica(self.controllers).follow
+        self.quorum = self._or_abandon(
+            partial(join_quorum, self.manager, self.config, entry, follow)
+        )
         self._undo.append(self.quorum.close)
+        check_stored_settings(self.quorum.image)
+        self.quorum.listen(_warn_of_stored_settings)
+
+    def _check_formatted(self, meta: MetaProperties | None) -> None:
+        """Raises: ArgumentError: nobody gave the directory to a node of a quorum."""
+        if meta is None or meta.version == 0 or meta.directory_id is None:
+            found = "no meta.properties" if meta is None else "a directory without an id"
+            raise ArgumentError(
+                f"{self._path}: found {found}, wanted the formatted directory of a controller: "
+                "kafkalog storage format --cluster-id ID --config FILE; an ID for a new cluster: "
+                "kafkalog storage random-uuid"
+            )
+
+    def _control(self, entry: Entry) -> None:
+        """Become a controller: serve its listeners, and take part in the quorum."""
+        from kafkalog.server.controller_server import ControllerServer
+
+        manager = self.manager
+        manager.state.copied = True
+        parts = quorum_parts(manager, self.config, entry)
+        self.controllers = self._or_abandon(
+            partial(ControllerServer, self.config, self.given, manager, parts)
+        )
+        self._undo.append(self.controllers.stop)
+        self.controllers.start()
+
+    @staticmethod
+    def _replica(controllers: ControllerServer) -> MetadataReplica:
+        from kafkalog.quorum.replica.replica import MetadataReplica
+
+        assert isinstance(controllers.replica, MetadataReplica)
+        return controllers.replica
 
     def _open_kraft(self, number: int) -> None:
         self.kraft = self._or_abandon(
@@ -149,6 +221,37 @@ class Opened:
         except BaseException:
             self.manager.abandon()  # an orderly end would write, too
             raise
+
+
+def _warn_of_stored_settings(change: Change) -> None:
+    """The controllers store settings that restrict access and take no effect here."""
+    if any(kind == BROKER for kind, _ in change.resources):
+        try:
+            check_stored_settings(change.new)
+        except InvalidSetting as problem:
+            _logger.error("%s; the next start of this broker refuses it", problem)
+
+
+def quorum_parts(manager: Manager, config: ServerConfig, entry: Entry) -> Quorum:
+    """The parts of a controller."""
+    from kafkalog.cluster.node.controller_connection import ControllerConnection
+    from kafkalog.cluster.quorum.metadata_log import supported_features
+    from kafkalog.quorum.replica.replica import MetadataReplica
+    from kafkalog.server.controller_server import Quorum
+
+    def line(replica: QuorumReplica) -> ControllerConnection:
+        made = ControllerConnection(entry.identity.node, replica.seen, entry.options)
+        if isinstance(replica, MetadataReplica):
+            replica.on_turn(made.turn)
+        return made
+
+    return Quorum(
+        entry.identity.node,
+        lambda endpoints: MetadataReplica(
+            manager, config, entry.identity, endpoints, entry.options
+        ),
+        line, supported_features,
+    )  # fmt: skip
 
 
 def candidate(member: Member, config: ServerConfig) -> Driver:

@@ -55,6 +55,10 @@ class Meter(Protocol):
         Raises: Refused.
         """
 
+    @property
+    def has_mutation_rate(self) -> bool:
+        """True if the client has a quota of such partitions."""
+
     def hand_back(self) -> None:
         """C answers it, and counts the rest."""
 
@@ -153,10 +157,13 @@ class Request:
         found: Rows = self.api.response.rows(self.version, field, changed)
         return found
 
-    def answer(self, response: Answer) -> None:
+    def answer(self, response: Answer, wait_ms: int = 0) -> None:
         """Send a response with the fields of the API's schema; if it cannot be encoded, as with a
-        name that is too long together with what was added to it, an error instead."""
-        ms = self._throttle() if self.meter is not None else 0
+        name that is too long together with what was added to it, an error instead.
+
+        `wait_ms`: the client must wait at least so long, as another node says.
+        """
+        ms = self._throttle(wait_ms=wait_ms) if self.meter is not None or wait_ms else 0
         try:
             if self._adjust is not None:
                 response = self._adjust(response)
@@ -190,11 +197,10 @@ class Request:
             self.meter.hand_back()
         self._reactor.again(self._id)
 
-    def _throttle(self, silent: bool = False) -> int:
+    def _throttle(self, silent: bool = False, wait_ms: int = 0) -> int:
         """End the measurement: the connection is muted after the answer if a quota is exceeded;
         returns for how long, in ms."""
-        assert self.meter is not None
-        ms = self.meter.end(silent)
+        ms = max(0 if self.meter is None else self.meter.end(silent), wait_ms)
         if ms:
             self._reactor.throttle(self._id, ms)
         return ms

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from kafkalog.controller import brokers, deletion, reassign, requested_elections, topics
-from kafkalog.controller.active import Active, Steps, Work
+from kafkalog.controller import brokers, deletion, reassign, requested_elections, steps, topics
+from kafkalog.controller.active import Active, Periodic, Steps, Work
 from kafkalog.controller.context import Claim, Snapshot, unclean_of
 from kafkalog.controller.core import Controller
-from kafkalog.controller.events import Options
+from kafkalog.controller.events import Clock, Options
 from kafkalog.controller.records import ElectionEnd, TopicPartition
 from kafkalog.controller.steps import read_states
 from kafkalog.metadata.image import Broker, Topic
@@ -44,9 +44,15 @@ class ZooKeeperStore(ZooKeeperRecords):
         self.config_change: int | None = None
         """The number of the last notification of settings that was read; -1: there was none."""
 
+    @property
+    def periodic(self) -> Mapping[Clock, Periodic]:
+        """None of its own."""
+        return {}
+
     def first_works(self) -> Sequence[Work]:
-        """Read everything that is watched, and clear up."""
-        return [self._named(step) for step in (*_ALL, own_settings_left)]
+        """Send all brokers what was found, read everything that is watched, and clear up."""
+        first = Work(steps.first.__name__, steps.first, steps.first)
+        return [first, *(self._named(step) for step in (*_ALL, own_settings_left))]
 
     def works(self, event: object) -> Iterable[Work]:
         """The work after a watch fired, or after watches were lost."""

@@ -64,7 +64,7 @@ def test_a_part_imports_only_lower_parts() -> None:
 SOURCES = ("kafkalog.kraft", "kafkalog.zookeeper", "kafkalog.cluster")
 CHOOSES = "kafkalog/server/opening.py"
 # Commands that look at a source itself, and parts that replace one.
-BY_NAME = {"kraft", "zookeeper", "cluster", "cli", "testing", "simulate"}
+BY_NAME = {"kraft", "zookeeper", "quorum", "cluster", "cli", "testing", "simulate"}
 
 
 def sources_of(path: Path) -> list[tuple[int, str]]:

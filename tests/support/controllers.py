@@ -3,6 +3,7 @@ registrations and heartbeats that it answers, and requests in envelopes."""
 
 from __future__ import annotations
 
+import ssl
 import struct
 import threading
 from typing import Any
@@ -33,9 +34,17 @@ class Controller(Peer):
     Each registration and each change of fencing is a record, as in Kafka.
     """
 
-    def __init__(self, node: int = NODE) -> None:
-        super().__init__()
+    def __init__(
+        self, node: int = NODE, tls: ssl.SSLContext | None = None, login: str = ""
+    ) -> None:
+        """`tls`: as in Peer; `login`: the `user:password` that it accepts by PLAIN."""
+        super().__init__(tls=tls)
         self.node = node
+        self.logins: list[bool] = []
+        """Whether each login was accepted."""
+        self._login = login.encode().replace(b":", b"\0", 1)
+        self.on(apis.SASL_HANDSHAKE, {"mechanisms": ["PLAIN"]})
+        self.on(apis.SASL_AUTHENTICATE, self._authenticate)
         self.epoch = 1
         self.commits = True
         """False: records are written, and not committed."""
@@ -62,7 +71,7 @@ class Controller(Peer):
         self.on(apis.ALLOCATE_PRODUCER_IDS, self._allocate)
         self.on(apis.ASSIGN_REPLICAS_TO_DIRS, {"error_code": 0})
         with self._written:
-            value = leader_change_value(NODE, None)
+            value = leader_change_value(NODE)
             self._append(control_batch([(LEADER_CHANGE, value)], 0, self.epoch, 1_000), 1)
         self.write(("FeatureLevelRecord", {"name": METADATA_VERSION, "feature_level": LEVEL}))
 
@@ -72,7 +81,7 @@ class Controller(Peer):
             self._batches = other._batches[:known]
             self._end = other._batches[known][0] if known < len(other._batches) else other._end
             self.epoch = other.epoch + 1
-            value = leader_change_value(self.node, None)
+            value = leader_change_value(self.node)
             self._append(control_batch([(LEADER_CHANGE, value)], self._end, self.epoch, 1_000), 1)
             self._fenced, self._epochs = dict(other._fenced), dict(other._epochs)
             self.directories = dict(other.directories)
@@ -129,6 +138,12 @@ class Controller(Peer):
         )  # fmt: skip
 
     # ---- answers -------------------------------------------------------------------------------
+
+    def _authenticate(self, request: Any, version: int) -> Any:
+        right = bytes(request.auth_bytes) == b"\0" + self._login
+        self.logins.append(right)
+        code = ErrorCode.NONE if right else ErrorCode.SASL_AUTHENTICATION_FAILED
+        return {"error_code": code, "error_message": "" if right else "Authentication failed"}
 
     def _fetch(self, request: Any, version: int) -> Any:
         (asked,) = request.topics[0].partitions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterable
@@ -43,9 +44,12 @@ class Peer:
     """
 
     def __init__(
-        self, versions: dict[Any, tuple[int, int]] | None = None, window_bytes: int = 0
-    ) -> None:
-        """`window_bytes`: about how many bytes of a connection it accepts before it reads them."""
+        self, versions: dict[Any, tuple[int, int]] | None = None, window_bytes: int = 0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:  # fmt: skip
+        """`window_bytes`: about how many bytes of a connection it accepts before it reads them;
+        `tls`: encrypts them, None: nothing does."""
+        self._tls = tls
         self._listener = socket.create_server(("127.0.0.1", 0))
         if window_bytes:
             self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window_bytes)
@@ -154,6 +158,10 @@ class Peer:
 
     def _serve(self, sock: socket.socket) -> None:
         try:
+            if self._tls is not None:
+                self._open.discard(sock)
+                sock = self._tls.wrap_socket(sock, server_side=True)
+                self._open.add(sock)
             while (head := exactly(sock, 4)) is not None:
                 frame = exactly(sock, struct.unpack(">i", head)[0])
                 if frame is None or not self._one(sock, frame):

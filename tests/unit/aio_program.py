@@ -16,6 +16,7 @@ from kafkalog import (
     GroupMetadata,
     ManyFuture,
     PartitionInfo,
+    RaftVoterEndpoint,
     Record,
     RecordMetadata,
     Results,
@@ -52,6 +53,9 @@ async def administrate() -> None:
         await admin.describe_cluster()
         await admin.describe_quorum()
         await admin.unregister_broker(7)
+        await admin.unregister_controller(7)
+        await admin.add_raft_voter(7, UUID(int=7), [RaftVoterEndpoint("CONTROLLER", "h", 9093)])
+        await admin.remove_raft_voter(7, UUID(int=7), cluster_id="c")
         await admin.describe_features()
         await admin.update_features({"transaction.version": 2})
         await admin.create_acls([AclBinding("topic", "t", "User:alice", "read")])

@@ -35,10 +35,9 @@ ACTIONS = {
     "id": "print the cluster's id",
     "endpoints": "show the brokers' addresses and racks",
     "log-dirs": "show the log directories of all nodes, or of those that are named",
-    "quorum": "show the replicas of the metadata log (KRaft)",
     "unregister": "let the cluster forget a broker that is gone for good (KRaft)",
     "precheck": "check whether a node could join a cluster; takes serve's options",
-    "try": "run three nodes and a ZooKeeper on this machine: start here",
+    "try": "run a cluster of three nodes on this machine: start here",
     "adopt": "turn a single broker's directory into that of a cluster's node",
 }
 MODULES = {
@@ -46,14 +45,13 @@ MODULES = {
     "id": "nodes.cluster_id",
     "endpoints": "nodes.endpoints",
     "log-dirs": "nodes.log_dirs",
-    "quorum": "nodes.quorum",
     "unregister": "nodes.unregister",
 }
 """The modules and functions of actions that have no module of their name."""
 LOCAL = ("try", "adopt", "precheck")
 """Actions that need no broker."""
 OPTIONS = {
-    "json": ("status", "check", "endpoints", "log-dirs", "quorum", "precheck"),
+    "json": ("status", "check", "endpoints", "log-dirs", "precheck"),
     "include_fenced_brokers": ("endpoints",),
     "topic_list": ("log-dirs",),
     "replicas": ("drain",),
@@ -118,17 +116,19 @@ def _here(group: Any) -> None:
     )
     group.add_argument(
         "--zookeeper",
+        nargs="?",
+        const="",
         metavar="HOST:PORT,.../CHROOT",
-        help="try: a running ZooKeeper to use instead of its own; adopt, precheck: the cluster's "
-        "ZooKeeper",
+        help="try: a cluster on ZooKeeper instead of controllers of its own: a running one, or "
+        "without an address one that it starts; adopt, precheck: the cluster's ZooKeeper",
     )
     group.add_argument(
         "--port",
         type=port_argument,
         default=19092,
         metavar="N",
-        help="try: the first node's port (19092); the other nodes' and ZooKeeper's follow; 0: "
-        "free ports",
+        help="try: the first node's port (19092); the other nodes', then those of the controllers "
+        "or ZooKeeper's, follow; 0: free ports",
     )
     group.add_argument(
         "--demo",

@@ -1,6 +1,5 @@
-"""`kafkalog cluster id`, `endpoints`, `log-dirs`, `quorum`, `unregister`: a cluster's nodes, their
-data, who keeps the metadata.
-"""
+"""`kafkalog cluster id`, `endpoints`, `log-dirs`, `unregister`: a cluster's nodes and their
+data."""
 
 from __future__ import annotations
 
@@ -13,14 +12,13 @@ from kafkalog.cli.rows import show_rows
 from kafkalog.client.calls.nodes import (
     describe_cluster,
     describe_log_dirs,
-    describe_quorum,
     unregister_broker,
 )
 
 if TYPE_CHECKING:
     from kafkalog.client.link.cluster import Cluster
 
-__all__ = ["cluster_id", "endpoints", "log_dirs", "quorum", "unregister"]
+__all__ = ["cluster_id", "endpoints", "log_dirs", "unregister"]
 
 
 def cluster_id(cluster: Cluster, options: argparse.Namespace, words: list[str]) -> int:
@@ -67,22 +65,6 @@ def log_dirs(cluster: Cluster, options: argparse.Namespace, words: list[str]) ->
     for node, why in found.errors.items():
         warn(f"node {node}: {why}")
     return int(bool(found.errors) or any(row["error"] for row in rows))
-
-
-def quorum(cluster: Cluster, options: argparse.Namespace, words: list[str]) -> int:
-    """As `kafka-metadata-quorum.sh describe --replication`."""
-    _no_words("quorum", words)
-    found = describe_quorum(cluster)
-    end = max(one.end_offset for one in found.voters)
-    rows = [
-        {**one._asdict(), "lag": end - one.end_offset, "epoch": found.leader_epoch,
-         "status": "leader" if one.node == found.leader else role}
-        for role, some in (("follower", found.voters), ("observer", found.observers))
-        for one in some
-    ]  # fmt: skip
-    fields = ("node", "status", "end_offset", "lag", "epoch")
-    show_rows(rows, fields, as_json=options.json, none="no replica")
-    return 0
 
 
 def unregister(cluster: Cluster, options: argparse.Namespace, words: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""The nodes of a cluster: their addresses, their log directories, and the metadata quorum."""
+"""The nodes of a cluster: their addresses and log directories."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from kafkalog.client.link.chunks import topic_rows
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.connection import Connection
 from kafkalog.client.link.failures import check_code, outcome
+from kafkalog.client.link.metadata import endpoint_type
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 
@@ -18,18 +19,13 @@ __all__ = [
     "ClusterInfo",
     "LogDir",
     "NodeInfo",
-    "QuorumInfo",
-    "QuorumReplica",
     "ReplicaInfo",
     "ReplicaOf",
     "describe_cluster",
     "describe_log_dirs",
-    "describe_quorum",
     "move_replicas",
     "unregister_broker",
 ]
-
-METADATA_TOPIC = "__cluster_metadata"
 
 
 class NodeInfo(NamedTuple):
@@ -76,27 +72,6 @@ class LogDir(NamedTuple):
     """Free bytes there; -1: not reported."""
 
 
-class QuorumReplica(NamedTuple):
-    """A replica of the metadata log."""
-
-    node: int
-    end_offset: int
-    fetched_ms: int
-    """When it last fetched, in ms since 1970; -1: not reported."""
-    caught_up_ms: int
-    """When it was last caught up with the leader, in ms since 1970; -1: not reported."""
-
-
-class QuorumInfo(NamedTuple):
-    """The quorum of the metadata log."""
-
-    leader: int
-    leader_epoch: int
-    high_watermark: int
-    voters: tuple[QuorumReplica, ...]
-    observers: tuple[QuorumReplica, ...]
-
-
 class ReplicaOf(NamedTuple):
     """A partition's replica on a node; any equal tuple works, too."""
 
@@ -106,14 +81,16 @@ class ReplicaOf(NamedTuple):
 
 
 def describe_cluster(cluster: Cluster, fenced: bool = False) -> ClusterInfo:
-    """The cluster's id, controller and nodes; `fenced`: also brokers that do not serve.
+    """The cluster's id, controller and nodes; `fenced`: also brokers that do not serve.  A client
+    of controllers gets those.
 
     Raises: UnsupportedVersion: `fenced` for a broker before 4.0; what a broker answers.
     """
 
     def step() -> ClusterInfo:
         connection = cluster.any()
-        if not fenced and not connection.knows(apis.DESCRIBE_CLUSTER):
+        of_controllers = cluster.options.controllers
+        if not fenced and not of_controllers and not connection.knows(apis.DESCRIBE_CLUSTER):
             return _from_metadata(cluster)
         version = connection.version_of(apis.DESCRIBE_CLUSTER)
         if fenced and version < 2:
@@ -121,7 +98,7 @@ def describe_cluster(cluster: Cluster, fenced: bool = False) -> ClusterInfo:
                 f"{connection.address}: DescribeCluster: version {version}, wanted 2 for fenced "
                 "brokers"
             )
-        body = {"include_fenced_brokers": fenced}
+        body = {"include_fenced_brokers": fenced, "endpoint_type": endpoint_type(of_controllers)}
         answer = connection.call(apis.DESCRIBE_CLUSTER, body, version)
         check_code(answer.error_code, "cluster", answer.error_message)
         nodes = (
@@ -218,36 +195,6 @@ def move_replicas(
         ]
 
     return each(cluster, places, lambda one: _known(cluster, one.node), ask, timeout_ms)
-
-
-def describe_quorum(cluster: Cluster) -> QuorumInfo:
-    """The quorum of the metadata log.
-
-    Raises: UnsupportedVersion for a cluster without KRaft; what a broker answers.
-    """
-    topics = [{"topic_name": METADATA_TOPIC, "partitions": [{"partition_index": 0}]}]
-
-    def step() -> QuorumInfo:
-        answer = cluster.controller().call(apis.DESCRIBE_QUORUM, {"topics": topics})
-        check_code(answer.error_code, "quorum", answer.error_message)
-        rows = [row for topic in answer.topics for row in topic.partitions]
-        if len(rows) != 1:
-            raise errors.BadAnswer(f"DescribeQuorum: found {len(rows)} partitions, wanted 1")
-        (one,) = rows
-        check_code(one.error_code, "quorum", one.error_message)
-        voters, observers = (
-            tuple(
-                QuorumReplica(
-                    r.replica_id, r.log_end_offset, r.last_fetch_timestamp,
-                    r.last_caught_up_timestamp,
-                )
-                for r in some
-            )
-            for some in (one.current_voters, one.observers)
-        )  # fmt: skip
-        return QuorumInfo(one.leader_id, one.leader_epoch, one.high_watermark, voters, observers)
-
-    return cluster.retrying(step)
 
 
 def unregister_broker(cluster: Cluster, node: int) -> None:

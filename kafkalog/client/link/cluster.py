@@ -28,8 +28,11 @@ from kafkalog.client.link.metadata import (
     NO_NODE,
     TRANSACTION,
     Known,
+    MetadataAnswer,
     Recovery,
     TopicInfo,
+    controllers_in,
+    endpoint_type,
     metadata_of,
 )
 from kafkalog.client.link.patience import NotYet, Patience
@@ -253,27 +256,56 @@ class Cluster(Known):
         if self._recovery.asks(self.clock.monotonic_s()):
             self.rebootstrap()
         connection = self.any()
-        version = connection.version_of(apis.METADATA)
-        if names is None:
-            wanted: list[dict[str, str]] | None = None if version else []
-        else:
-            wanted = [{"name": name} for name in names]
-        body = {"topics": wanted, "allow_auto_topic_creation": create}
         try:
-            answer = connection.call(apis.METADATA, body, version)
-            self._check(connection, answer.error_code if version >= 13 else 0, len(answer.brokers))
+            if self.options.controllers:
+                found = self._controllers(connection, names)
+            else:
+                found = self._metadata(connection, names, create)
         except (NotYet, errors.WakeUp):  # the call is over, not the request's time
             raise
         except errors.KafkalogError:
             self._failed = connection.address
             raise
         self._recovery.answered()
-        self.answered(names, metadata_of(answer))
+        self.answered(names, found)
         for node in [n for n, c in self._open.items() if self.nodes.get(n) != c.address]:
             self._open.pop(node).close()
 
+    def _metadata(
+        self, connection: Connection, names: list[str] | None, create: bool
+    ) -> MetadataAnswer:
+        """A broker's answer."""
+        version = connection.version_of(apis.METADATA)
+        if names is None:
+            wanted: list[dict[str, str]] | None = None if version else []
+        else:
+            wanted = [{"name": name} for name in names]
+        body = {"topics": wanted, "allow_auto_topic_creation": create}
+        answer = connection.call(apis.METADATA, body, version)
+        self._check(connection, answer.error_code if version >= 13 else 0, len(answer.brokers))
+        return metadata_of(answer)
+
+    def _controllers(self, connection: Connection, names: list[str] | None) -> MetadataAnswer:
+        """A controller's answer (KIP-919): it knows controllers, and no topics.
+
+        Raises: UnsupportedEndpointType for topics; UnsupportedVersion: it cannot be asked.
+        """
+        if names != []:
+            raise failure(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, "topics", "controllers have none")
+        version = connection.version_of(apis.DESCRIBE_CLUSTER)
+        if version < 1:
+            raise errors.UnsupportedVersion(
+                f"{connection.address}: DescribeCluster: version {version}, wanted 1 for the "
+                "controllers of a cluster"
+            )
+        body = {"endpoint_type": endpoint_type(True)}
+        answer = connection.call(apis.DESCRIBE_CLUSTER, body, version)
+        check_code(answer.error_code, "controllers", answer.error_message)
+        self._check(connection, 0, len(answer.brokers))
+        return controllers_in(answer)
+
     def _check(self, connection: Connection, code: int, nodes: int) -> None:
-        """Check that an answer to Metadata, with so many nodes, can be used."""
+        """Check that an answer to Metadata or DescribeCluster, with so many nodes, can be used."""
         if code == ErrorCode.REBOOTSTRAP_REQUIRED and self._recovery.rebootstraps:
             self.rebootstrap()
         if code or not nodes:

@@ -21,7 +21,8 @@ from kafkalog.wire import apis
 
 __all__ = [
     "GROUP", "NO_NODE", "TRANSACTION", "Known", "MetadataAnswer", "PartitionInfo", "Recovery",
-    "TopicAnswer", "TopicInfo", "known_in", "metadata_of", "places_of",
+    "TopicAnswer", "TopicInfo", "controllers_in", "endpoint_type", "known_in", "metadata_of",
+    "places_of",
 ]  # fmt: skip
 
 K = TypeVar("K")
@@ -321,6 +322,22 @@ def metadata_of(answer: Any) -> MetadataAnswer:
         answer.cluster_id,
         answer.controller_id,
         topics,
+    )
+
+
+def endpoint_type(controllers: bool) -> int:
+    """DescribeCluster's number of brokers, or of controllers (KIP-919)."""
+    return 2 if controllers else 1
+
+
+def controllers_in(answer: Any) -> MetadataAnswer:
+    """The controllers in an answer to DescribeCluster: they know no topics."""
+    return MetadataAnswer(
+        {one.broker_id: Address(one.host, one.port) for one in answer.brokers},
+        {one.broker_id: one.rack for one in answer.brokers},
+        answer.cluster_id,
+        answer.controller_id,
+        (),
     )
 
 

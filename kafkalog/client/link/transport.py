@@ -63,6 +63,8 @@ class Options(NamedTuple):
     """After this long without metadata a client forgets what it knows and asks them again."""
     security: Security | None = None
     """TLS and a login; None: neither."""
+    controllers: bool = False
+    """The servers are controllers of a KRaft cluster, not brokers."""
 
 
 def options_of(

@@ -128,8 +128,9 @@ class Member:
         self.at_zookeeper = at_zookeeper
         self.session = open_session(hosts, told.put, timeouts, at_zookeeper)
         inner = {name: self._protocol(name) for name in (listener, self._control_listener)}
-        self._unsupported = UnsupportedWatch(self.session, node, inner)
-        self._protection = Protection(self.session, lambda: self.image, self._use)
+        tokens = bool(config.get("delegation.token.secret.key"))
+        self._unsupported = UnsupportedWatch(self.session, node, inner, tokens)
+        self._protection = Protection(self.session, lambda: self.image, self._use, tokens)
         calls = self._set, self._begun, self._looked, self._missed
         self._watching = SessionWatch(self.session, told, *calls)
         self._unread: dict[str, UUID] = {}  # topics whose settings could not be read yet

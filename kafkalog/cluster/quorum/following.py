@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.client.link.connection import Connection
 from kafkalog.cluster.quorum.observer import (
     Action,
     Append,
@@ -28,6 +27,7 @@ from kafkalog.cluster.quorum.observer import (
 )
 from kafkalog.errors import (
     ArgumentError,
+    AuthenticationFailed,
     BadAnswer,
     Closed,
     CorruptMessage,
@@ -40,13 +40,15 @@ from kafkalog.errors import (
     told_once,
 )
 from kafkalog.metadata.image import METADATA_VERSION
+from kafkalog.replication.inter_broker import connect
 from kafkalog.wire.apis import FETCH, FETCH_SNAPSHOT
 
 if TYPE_CHECKING:
+    from kafkalog.client.link.connection import Connection
     from kafkalog.cluster.quorum.joining import Entry
     from kafkalog.cluster.quorum.metadata_log import CopiedMetadata
     from kafkalog.config.server import ServerConfig
-    from kafkalog.metadata.image import Change
+    from kafkalog.metadata.image import Change, MetadataImage
 
 __all__ = ["MetadataFollower"]
 
@@ -57,7 +59,7 @@ VERSION_MIN = 17
 in the answer."""
 DISK_S = 1.0
 """How long it waits after a write that the disk refused."""
-UNREACHABLE = (PeerGone, Timeout, BadAnswer, UnsupportedVersion)
+UNREACHABLE = (PeerGone, Timeout, BadAnswer, UnsupportedVersion, AuthenticationFailed)
 BAD_BYTES = (CorruptMessage, UnexpectedAppendOffset)
 
 
@@ -80,6 +82,11 @@ class MetadataFollower:
         self._connection: Connection | None = None
         self._ended = threading.Event()
         self._problem = ""
+
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata of the copy that are committed."""
+        return self._copied.image
 
     def catch_up(self, at_most_s: float) -> None:
         """Copy what the quorum has committed now.
@@ -165,7 +172,7 @@ class MetadataFollower:
             self._hang_up()
             found = None
         if found is None:
-            found = self._connection = Connection(where, self._entry.options)
+            found = self._connection = connect(where, self._entry.options)
         if self._ended.is_set():
             self._hang_up()
             raise Closed("the metadata are not followed any more")

@@ -6,19 +6,22 @@ Apache Kafka wants a directory to be formatted for this; here a new one asks the
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import closing
+from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
-from kafkalog.client.link.connection import Connection
-from kafkalog.client.link.transport import Address, Options, parse_servers
-from kafkalog.cluster.quorum.observer import Identity
+from kafkalog.client.link.transport import Address, Options
 from kafkalog.config.server import ServerConfig
 from kafkalog.directory.identity import Found
 from kafkalog.directory.manager import Manager
 from kafkalog.disk import layout
 from kafkalog.disk.layout import MetaProperties
 from kafkalog.errors import ArgumentError, KafkalogError, Timeout
+from kafkalog.quorum.identity import Identity
+from kafkalog.quorum.replica.places import controllers_of
+from kafkalog.replication.inter_broker import NodeSecurity, connect, node_securities
 from kafkalog.wire import apis
 
 __all__ = ["Entry", "controllers_of", "enter", "own"]
@@ -28,6 +31,7 @@ CONTROLLERS = 2
 KINDS_SINCE = 1
 """The first version of DescribeCluster that has kinds of endpoints."""
 PAUSE_S = 0.1
+OPEN: Mapping[str, NodeSecurity] = MappingProxyType({})
 RESPONSE_BYTES_MAX = 64 << 20
 """A Fetch of the metadata log has 8 MiB, or one batch."""
 
@@ -42,20 +46,8 @@ class Entry(NamedTuple):
     """The same by node, if the settings name them."""
     options: Options
     """For connections to the controllers."""
-
-
-def controllers_of(config: ServerConfig) -> tuple[tuple[Address, ...], dict[int, Address]]:
-    """The controllers' addresses: all, and by node as far as the settings name nodes.
-
-    Raises: ArgumentError for one that is no address.
-    """
-    voters: dict[int, Address] = {}
-    for word in config.controller_quorum_voters:
-        number, _, place = word.partition("@")
-        (voters[int(number)],) = parse_servers(place)
-    named = parse_servers(",".join(config.controller_quorum_bootstrap_servers)) if (
-        config.controller_quorum_bootstrap_servers) else []  # fmt: skip
-    return tuple(dict.fromkeys([*named, *voters.values()])), voters
+    securities: Mapping[str, NodeSecurity] = OPEN
+    """Of connections by listeners that are not PLAINTEXT."""
 
 
 def enter(path: str, found: Found, config: ServerConfig, node: int) -> Entry:
@@ -63,7 +55,8 @@ def enter(path: str, found: Found, config: ServerConfig, node: int) -> Entry:
 
     `found`: the directory's contents.
 
-    Raises: ArgumentError: it is that of a node on ZooKeeper; Timeout: no controller answers.
+    Raises: ArgumentError: it is that of a node on ZooKeeper; InvalidSetting: the security between
+    nodes; Timeout: no controller answers.
     """
     meta = found.meta
     if meta is not None and meta.version == 0:
@@ -72,12 +65,14 @@ def enter(path: str, found: Found, config: ServerConfig, node: int) -> Entry:
             "KRaft cluster, or an empty one"
         )
     bootstrap, voters = controllers_of(config)
+    securities = node_securities(config)
     patience_ms = config.controller_quorum_request_timeout_ms
     options = Options(
         client_id=str(node),
         connect_timeout_ms=patience_ms,
         request_timeout_ms=patience_ms,
         response_bytes_max=RESPONSE_BYTES_MAX,
+        security=securities.get(config.control_listener),
     )
     cluster = meta.cluster_id if meta is not None else None
     if cluster is None:
@@ -85,7 +80,7 @@ def enter(path: str, found: Found, config: ServerConfig, node: int) -> Entry:
         cluster = _cluster_id(bootstrap, options, patience_s)
     directory_id = meta.directory_id if meta is not None else None
     identity = Identity(cluster, node, directory_id or layout.random_topic_id())
-    return Entry(identity, bootstrap, voters, options)
+    return Entry(identity, bootstrap, voters, options, securities)
 
 
 def _cluster_id(bootstrap: tuple[Address, ...], options: Options, patience_s: float) -> str:
@@ -94,7 +89,7 @@ def _cluster_id(bootstrap: tuple[Address, ...], options: Options, patience_s: fl
         problem = ""
         for address in bootstrap:
             try:
-                with closing(Connection(address, options)) as connection:
+                with closing(connect(address, options)) as connection:
                     api = apis.DESCRIBE_CLUSTER
                     version = connection.version_of(api)
                     body = {

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 from uuid import UUID, uuid4
 
 from kafkalog.client.link.transport import Address, Options
@@ -56,12 +56,54 @@ CORDONED_SINCE = 30
 """The metadata.version from which on directories can be cordoned: 4.3-IV0."""
 
 
+class Seen(Protocol):
+    """The leader of the quorum."""
+
+    @property
+    def leader(self) -> int:
+        """Its node; -1: none is known."""
+
+    @property
+    def address(self) -> Address | None:
+        """Where it is."""
+
+
+class Source(Protocol):
+    """The metadata as a broker follows them, in a copy or in its process."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """Those that it has."""
+
+    @property
+    def seen(self) -> Seen:
+        """The quorum, as known here."""
+
+    def catch_up(self, at_most_s: float) -> None:
+        """Wait until the image has what the quorum has committed now.
+
+        Raises: Timeout.
+        """
+
+    def run(self, changed: Callable[[Change], None]) -> None:
+        """Hand over each change of the image, with the lock held, until `close`."""
+
+    def close(self) -> None:
+        """End `run`, and all waits."""
+
+
+Follow = Callable[[threading.RLock, Callable[[], None]], Source]
+"""Makes a source: the lock is held while it hands over a change; the call tells of a new leader."""
+
+
 class QuorumMember:
     """One broker's view of its cluster.  Safe to use from many threads; closed by `close`."""
 
-    def __init__(self, manager: Manager, config: ServerConfig, entry: Entry) -> None:
+    def __init__(
+        self, manager: Manager, config: ServerConfig, entry: Entry, follow: Follow | None = None
+    ) -> None:
         """Read the metadata up to what the quorum has committed now; the cluster does not know this
-        broker before `register`.
+        broker before `register`.  `follow`: where they are, None: in a copy of the leader's log.
 
         Raises: Timeout: no leader of the quorum answers in time; ArgumentError: the directory
         belongs to another cluster, or the cluster uses a feature that is not supported; CorruptLog.
@@ -87,18 +129,23 @@ class QuorumMember:
         self._connections: list[ControllerConnection] = []
         self._connection = self.controller_connection()
         self._line = self.controller_connection()
-        self._copied = CopiedMetadata(manager, entry.identity.cluster_id, self.node)
-        self._follower = MetadataFollower(self._copied, entry, config, self._lock, self._turn)
-        self._image = self._copied.image
+        self._release: Callable[[], None] = lambda: None  # what `close` does last
+        self._source = (follow or self._copy)(self._lock, self._turn)
+        self._image = self._source.image
         self._registration: Registration | None = None
         self._threads: list[threading.Thread] = []
         try:
-            self._follower.catch_up(config.initial_broker_registration_timeout_ms / 1000)
+            self._source.catch_up(config.initial_broker_registration_timeout_ms / 1000)
         except BaseException:
             self.close()
             raise
-        self._image = self._copied.image
+        self._image = self._source.image
         manager.use(self)
+
+    def _copy(self, lock: threading.RLock, turned: Callable[[], None]) -> Source:
+        copied = CopiedMetadata(self._manager, self._entry.identity.cluster_id, self.node)
+        self._release = copied.close
+        return MetadataFollower(copied, self._entry, self._config, lock, turned)
 
     # ---- its life ------------------------------------------------------------------------------
 
@@ -171,11 +218,11 @@ class QuorumMember:
             self._news.notify_all()
         for line in self._connections:
             line.close()
-        self._follower.close()
+        self._source.close()
         for thread in self._threads:
             thread.join()
         with suppress(KafkalogError):
-            self._copied.close()
+            self._release()
 
     # ---- what is known -------------------------------------------------------------------------
 
@@ -245,7 +292,7 @@ class QuorumMember:
 
     def _follow(self) -> None:
         try:
-            self._follower.run(self._changed)
+            self._source.run(self._changed)
         except Exception as problem:
             if isinstance(problem, Closed) and self._closed.is_set():
                 return
@@ -417,7 +464,7 @@ class QuorumMember:
 
     def _where(self) -> tuple[int, Address | None]:
         """The active controller, and its address: it leads the quorum."""
-        seen = self._follower.seen
+        seen = self._source.seen
         return seen.leader, seen.address
 
     def _turn(self) -> None:
@@ -437,7 +484,8 @@ class QuorumMember:
 
     def connecting(self, *, to_controller: bool = False) -> Options:
         """How this broker connects to others, or to the controller."""
-        return Options(client_id=str(self.node))
+        listener = self._config.control_listener if to_controller else self.listener
+        return Options(client_id=str(self.node), security=self._entry.securities.get(listener))
 
     def controller_connection(self) -> ControllerConnection:
         """Another connection to the active controller, for requests that must not wait for
@@ -480,11 +528,14 @@ class QuorumMember:
         raise UnsupportedVersion(f"broker {self.node}: the controllers change settings")
 
 
-def join_quorum(manager: Manager, config: ServerConfig, entry: Entry) -> QuorumMember:
-    """Give the directory its identity, and read the cluster's metadata into it.
+def join_quorum(
+    manager: Manager, config: ServerConfig, entry: Entry, follow: Follow | None = None
+) -> QuorumMember:
+    """Give the directory its identity, and read the cluster's metadata into it; `follow`: as
+    QuorumMember.
 
     Raises: as QuorumMember.
     """
     manager.state.copied = True
     own(manager, entry.identity)
-    return QuorumMember(manager, config, entry)
+    return QuorumMember(manager, config, entry, follow)

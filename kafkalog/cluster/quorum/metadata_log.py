@@ -20,6 +20,7 @@ from kafkalog.kraft.snapshots import SnapshotName, list_snapshots, read_snapshot
 from kafkalog.kraft.snapshotting import Snapshotting
 from kafkalog.log.log import handle_of
 from kafkalog.log.removal import truncate_fully
+from kafkalog.metadata.differences import difference
 from kafkalog.metadata.image import Change, MetadataImage
 from kafkalog.metadata.levels import SUPPORTED
 from kafkalog.replication.follower_log import FollowerLog
@@ -268,15 +269,6 @@ def _up_to(epoch: int, records: bytes) -> bytes:
     return records
 
 
-def difference(old: MetadataImage, new: MetadataImage) -> Change:
-    """The change between two images that no records connect."""
-    changed = tuple(one for name, one in new.topics.items() if old.topics.get(name) != one)
-    gone = tuple(one for one in old.topics.values() if one.id not in new.names)
-    resources = [key for key in {**old.configs, **new.configs}
-                 if old.config(*key) != new.config(*key)]  # fmt: skip
-    return Change(old, new, changed, gone, tuple(resources))
-
-
 # ---- features --------------------------------------------------------------------------------
 
 
@@ -301,6 +293,10 @@ def check_features(image: MetadataImage) -> list[str]:
 
 
 def supported_features(image: MetadataImage) -> tuple[tuple[str, int, int], ...]:
-    """(name, lowest level, highest level) of each feature, for the registration."""
-    groups = {name: (0, high) for name, high in NOT_SERVED.items() if image.features.get(name)}
+    """(name, lowest level, highest level) of each feature, for the registration.
+
+    Also of those that are not served: a node registers before it has read which the cluster uses,
+    and would be refused.
+    """
+    groups = {name: (0, high) for name, high in NOT_SERVED.items()}
     return tuple((name, *levels) for name, levels in {**SUPPORTED, **groups}.items())

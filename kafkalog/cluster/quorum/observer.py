@@ -14,6 +14,7 @@ from uuid import UUID
 from kafkalog.client.link.transport import Address
 from kafkalog.disk.layout import METADATA_TOPIC
 from kafkalog.kraft.snapshots import SnapshotName
+from kafkalog.quorum.identity import Identity
 from kafkalog.raft.codec import FETCH_BYTES, FETCH_WAIT_MS
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -28,14 +29,6 @@ METADATA_TOPIC_ID = UUID(int=1)
 NO_LEADER = -1
 SNAPSHOT_BYTES = 1 << 20
 """The most bytes of one piece of a snapshot."""
-
-
-class Identity(NamedTuple):
-    """The fetching broker."""
-
-    cluster_id: str
-    node: int
-    directory_id: UUID
 
 
 class End(NamedTuple):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkalog.config.server import ServerConfig
     from kafkalog.metadata.configs import KeyCheck
     from kafkalog.metadata.image import MetadataImage
-    from kafkalog.metadata.requests import NewTopics, Result
+    from kafkalog.metadata.requests import NewTopics
     from kafkalog.metadata.source import Changeable, Quorum
     from kafkalog.server.request import Request
 
@@ -27,8 +27,6 @@ __all__ = ["SingleNode"]
 Fields = Mapping[str, Any]
 DISABLED_SINCE = 3
 """Versions of DeleteTopics before this one do not know TOPIC_DELETION_DISABLED."""
-ONE_RESULT_SINCE = 2
-"""From this version of UpdateFeatures on, features have no separate results."""
 
 
 class SingleNode:
@@ -65,9 +63,11 @@ class SingleNode:
         """Raises: UnsupportedVersion."""
         raise self._no_cluster()
 
-    def alter(self, plan_of: Callable[[MetadataImage], Any]) -> list[Result]:
-        """As ControllerApis.alter."""
-        return self._metadata.alter(plan_of)
+    def change(
+        self, request: Request, plan_of: Callable[[MetadataImage], Any]
+    ) -> Mapping[str, Any]:
+        """As ControllerApis.change."""
+        return self._metadata.alter(plan_of)[0]
 
     def create_topics(self, wanted: NewTopics) -> dict[str, ErrorCode]:
         """As ControllerApis.create_topics."""
@@ -108,13 +108,8 @@ def _create_partitions(metadata: Changeable, request: Request) -> Fields:
 
 
 def _update_features(metadata: Changeable, request: Request) -> Fields:
-    """One result for all: if one feature is refused, none changes."""
     result = metadata.update_features(translation.features(request.body, request.version))
-    if result["error_code"] or request.version >= ONE_RESULT_SINCE:
-        return result
-    fine = {"error_code": 0, "error_message": "NONE"}  # Kafka's word for it
-    named = dict.fromkeys(one.feature for one in request.body.feature_updates)
-    return {**result, "results": [{"feature": name, **fine} for name in named]}
+    return translation.features_answer(result, request.body, request.version)
 
 
 def _elect_leaders(metadata: Changeable, request: Request) -> Fields:

@@ -4,6 +4,7 @@ A handler takes the node and a request with its decoded body; it returns the res
 fields, or None when it has answered or will.
 """
 
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from kafkalog.security.permissions import Kind, Operation
@@ -28,7 +29,7 @@ from kafkalog.server.handlers import (
     transactions,
     users,
 )
-from kafkalog.server.handlers.common import Handler
+from kafkalog.server.request import Request
 from kafkalog.wire import apis
 from kafkalog.wire.tables.controller import (
     CONTROLLED_SHUTDOWN,
@@ -38,7 +39,7 @@ from kafkalog.wire.tables.controller import (
 )
 from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
 
-__all__ = ["CONTROLS", "OF_CONTROLLER", "ROUTES", "Route", "route", "served"]
+__all__ = ["CONTROLS", "FORWARDED", "OF_CONTROLLER", "ROUTES", "Route", "Routes", "routes_of"]
 
 _DESCRIBE, _ALTER, _ACTION = Operation.DESCRIBE, Operation.ALTER, Operation.CLUSTER_ACTION
 _CLUSTER = Kind.CLUSTER
@@ -47,10 +48,35 @@ _CLUSTER = Kind.CLUSTER
 class Route(NamedTuple):
     """The handler of an API, and the permission on the cluster that Kafka requires from callers."""
 
-    handler: Handler
+    handler: Callable[[Any, Request], Mapping[str, Any] | None]
     needs: tuple[tuple[Operation, Kind], ...]
     """(operation, CLUSTER): one of them admits the request.  APIs about single resources have rows
     in `kafkalog.server.guards`."""
+
+
+class Routes:
+    """Everything that one kind of node serves."""
+
+    def __init__(
+        self, announced: Mapping[int, range], table: Mapping[int, Route],
+        commands: Mapping[int, Route] | None = None, forwarded: Collection[int] = (),
+    ) -> None:  # fmt: skip
+        """`announced`: the versions of each API in `table`; `commands`: a controller's, not
+        announced; `forwarded`: APIs whose callers another node checks."""
+        self.announced = announced
+        self.forwarded = forwarded
+        self._table = table
+        self._commands = commands or {}
+
+    def served(self, api: Any, version: int) -> bool:
+        """True if a request of this API and version is served."""
+        if api is None or api.key in self._commands:
+            return api is not None and version in api.versions
+        return version in self.announced.get(api.key, ())
+
+    def route(self, api: Any) -> Route:
+        """The handler of an API that is served."""
+        return self._commands.get(api.key) or self._table[api.key]
 
 
 ROUTES: dict[int, Route] = {
@@ -126,6 +152,12 @@ ROUTES: dict[int, Route] = {
 """By API key: exactly the APIs that wire/tables says our broker serves."""
 
 
+FORWARDED = frozenset(
+    key for key, one in ROUTES.items()
+    if one.handler in (controller.to_controller, acls.alter_acls, cluster.describe_quorum)
+)  # fmt: skip
+"""APIs that a broker of a KRaft cluster only forwards: the controller, whose ACLs are newer, checks
+the rights of the client that the envelope names."""
 CONTROLS: dict[int, Route] = {
     api.key: Route(controller.command, ((_ACTION, _CLUSTER),))
     for api in (LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA)
@@ -139,13 +171,13 @@ OF_CONTROLLER: dict[int, Route] = {
 """Requests from brokers to the controller."""
 
 
-def served(api: Any, version: int, member: bool = False) -> bool:
-    """True if a request of this API and version is served; `member`: by a node on ZooKeeper."""
-    if api is None or api.key in CONTROLS:
-        return api is not None and member and version in api.versions
-    return version in api_versions.announced(member).get(api.key, ())
+_OF_MEMBER = Routes(api_versions.announced(True), {**ROUTES, **OF_CONTROLLER}, CONTROLS)
+_ALONE = Routes(api_versions.announced(False), ROUTES)
+_UNDER_CONTROLLERS = Routes(api_versions.announced(False), ROUTES, forwarded=FORWARDED)
 
 
-def route(api: Any) -> Route:
-    """The handler of an API that is served."""
-    return CONTROLS.get(api.key) or OF_CONTROLLER.get(api.key) or ROUTES[api.key]
+def routes_of(*, on_zookeeper: bool = False, under_controllers: bool = False) -> Routes:
+    """A broker's: of a single node, of one on ZooKeeper, or of one in a KRaft cluster."""
+    if on_zookeeper:
+        return _OF_MEMBER
+    return _UNDER_CONTROLLERS if under_controllers else _ALONE

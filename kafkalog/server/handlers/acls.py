@@ -6,7 +6,7 @@ from typing import Any
 from kafkalog.controller.acls import describe_acls as described
 from kafkalog.metadata import translation
 from kafkalog.server.failures import answer_failure
-from kafkalog.server.node import Node
+from kafkalog.server.node import Serving
 from kafkalog.server.request import Request
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -14,7 +14,7 @@ from kafkalog.wire.error_codes import ErrorCode
 __all__ = ["alter_acls", "describe_acls"]
 
 
-def describe_acls(node: Node, request: Request) -> Mapping[str, Any] | None:
+def describe_acls(node: Serving, request: Request) -> Mapping[str, Any] | None:
     """The ACLs that a filter selects.
 
     Raises: InvalidRequest.
@@ -24,14 +24,15 @@ def describe_acls(node: Node, request: Request) -> Mapping[str, Any] | None:
     return {"resources": described(node.image, translation.acl_filter(request.body))}
 
 
-def alter_acls(node: Node, request: Request) -> Mapping[str, Any] | None:
-    """CreateAcls and DeleteAcls, which the controller carries out."""
-    if _disabled(node, request):
+def alter_acls(node: Serving, request: Request) -> Mapping[str, Any] | None:
+    """CreateAcls and DeleteAcls, which the controller carries out; that of a KRaft cluster also
+    knows if there is an authorizer."""
+    if not node.under_controllers and _disabled(node, request):
         return None
     return node.controller_apis.handle(request)
 
 
-def _disabled(node: Node, request: Request) -> bool:
+def _disabled(node: Serving, request: Request) -> bool:
     """True if the node has no authorizer, which was answered."""
     if node.admission.authorizes:
         return False

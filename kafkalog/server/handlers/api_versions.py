@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 
 from kafkalog.metadata.levels import SUPPORTED
-from kafkalog.server.node import Node
+from kafkalog.server.node import Node, Serving
 from kafkalog.server.request import Request
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.controller import CONTROLLED_SHUTDOWN
 from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
 
-__all__ = ["announced", "api_versions", "refusal"]
+__all__ = ["announced", "answer_versions", "api_versions", "refusal", "rows_of"]
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """KIP-511: names and versions of client software."""
@@ -23,17 +23,19 @@ OF_METADATA_LOG = (apis.DESCRIBE_QUORUM, apis.UNREGISTER_BROKER, apis.UNREGISTER
 that sees them there asks until its time is up.  Kafka 3.9 on ZooKeeper leaves them out, too."""
 OF_FEATURES = (apis.CONSUMER_GROUP_HEARTBEAT, apis.CONSUMER_GROUP_DESCRIBE)
 """APIs of features, which are levels in the metadata log."""
-OF_SINGLE_NODE = (
-    apis.CREATE_DELEGATION_TOKEN, apis.RENEW_DELEGATION_TOKEN, apis.EXPIRE_DELEGATION_TOKEN,
-    apis.DESCRIBE_DELEGATION_TOKEN,
-)  # fmt: skip
-"""APIs that the nodes of a cluster on ZooKeeper do not serve."""
+Rows = tuple[tuple[int, int, int], ...]
+"""Keys of APIs, with their first and last versions."""
 ZERO_SINCE = 4
 """A feature whose lowest level is 0 must not be reported to older clients (KAFKA-17492)."""
 
 
 def api_versions(node: Node, request: Request) -> None:
     """Every API with its versions, and the levels of features."""
+    answer_versions(node, request, _rows(node.on_zookeeper))
+
+
+def answer_versions(node: Serving, request: Request, rows: Rows) -> None:
+    """Answer with these APIs and versions."""
     error = _refused(node, request)
     if error is not ErrorCode.NONE:
         request.answer({"error_code": error})
@@ -42,11 +44,11 @@ def api_versions(node: Node, request: Request) -> None:
     on = tuple((name, level) for name, level in image.features.items() if name in SUPPORTED)
     # Features are levels in the metadata log: a cluster on ZooKeeper has none.
     epoch = 0 if node.on_zookeeper else image.offset
-    data = _encoded(request.version, on, epoch, node.on_zookeeper)
+    data = _encoded(request.version, on, epoch, rows, with_features=not node.on_zookeeper)
     request.answer_bytes(data, 0)  # always header version 0: the client knows no version yet
 
 
-def _refused(node: Node, request: Request) -> ErrorCode:
+def _refused(node: Serving, request: Request) -> ErrorCode:
     """Check the client's software name, and that it reached the intended node (KIP-1242)."""
     body = request.body
     software = (body.client_software_name, body.client_software_version)
@@ -66,24 +68,35 @@ def announced(member: bool) -> Mapping[int, range]:
     if not member:
         return apis.SERVED
     served = {**apis.SERVED, **{api.key: api.versions for api in OF_CONTROLLER}}
-    hidden = {api.key for api in (*OF_METADATA_LOG, *OF_FEATURES, *OF_SINGLE_NODE)}
+    hidden = {api.key for api in (*OF_METADATA_LOG, *OF_FEATURES)}
     return {key: served[key] for key in served.keys() - hidden}
 
 
+@cache
+def _rows(member: bool) -> Rows:
+    return rows_of(announced(member))
+
+
+def rows_of(versions: Mapping[int, range]) -> Rows:
+    """Keys with their first and last versions, for `answer_versions`."""
+    return tuple((key, one.start, one.stop - 1) for key, one in sorted(versions.items()))
+
+
 @lru_cache(maxsize=64)
-def _encoded(version: int, on: tuple[tuple[str, int], ...], epoch: int, member: bool) -> bytes:
+def _encoded(
+    version: int, on: tuple[tuple[str, int], ...], epoch: int, rows: Rows, *, with_features: bool
+) -> bytes:
     """The features that are `on`, as the metadata has them at offset `epoch`."""
     return apis.API_VERSIONS.encode_response(
         version,
         {
             "api_keys": [
-                {"api_key": key, "min_version": versions.start, "max_version": versions.stop - 1}
-                for key, versions in sorted(announced(member).items())
+                {"api_key": key, "min_version": low, "max_version": high} for key, low, high in rows
             ],
             "supported_features": [
                 {"name": name, "min_version": low, "max_version": high}
                 for name, (low, high) in SUPPORTED.items()
-                if not member and (low > 0 or version >= ZERO_SINCE)
+                if with_features and (low > 0 or version >= ZERO_SINCE)
             ],
             "finalized_features_epoch": epoch,
             "finalized_features": [

@@ -10,25 +10,39 @@ from kafkalog.server.request import Request
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.values import ZERO_UUID
 
-__all__ = ["describe_cluster", "describe_quorum"]
+__all__ = ["CONTROLLERS", "describe_cluster", "describe_quorum", "mismatch"]
 
 BROKERS, CONTROLLERS = 1, 2
 """Kinds of endpoints."""
+_KINDS = {BROKERS: "BROKER", CONTROLLERS: "CONTROLLER"}
+KINDS_SINCE = 1
+"""Earlier versions of DescribeCluster do not know them: they are for brokers."""
+
+
+def mismatch(request: Request, kind: int) -> dict[str, Any] | None:
+    """The answer to a DescribeCluster that wants another kind of endpoint than this one."""
+    wanted = request.body.endpoint_type if request.version >= KINDS_SINCE else BROKERS
+    if wanted == kind:
+        return None
+    if request.version < KINDS_SINCE:
+        code = ErrorCode.INVALID_REQUEST
+    elif wanted in _KINDS:
+        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+    else:
+        code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+    message = f"Unsupported endpoint type {wanted}"
+    if wanted in _KINDS:
+        message = (f"The request was sent to an endpoint of type {_KINDS[kind]}, but we wanted an "
+                   f"endpoint of type {_KINDS[wanted]}")  # fmt: skip
+    return {"error_code": code, "error_message": message, "endpoint_type": BROKERS}
 
 
 def describe_cluster(node: Node, request: Request) -> dict[str, Any]:
     """This broker, which clients also see as the controller."""
     body = request.body
-    if request.version >= 1 and body.endpoint_type != BROKERS:
-        known = body.endpoint_type == CONTROLLERS
-        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
-        message = (
-            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type "
-            "CONTROLLER"
-            if known
-            else f"Unsupported endpoint type {body.endpoint_type}"
-        )
-        return {"error_code": code, "error_message": message, "endpoint_type": BROKERS}
+    refused = mismatch(request, BROKERS)
+    if refused is not None:
+        return refused
     living = node.image.living
     entries = node_entries(node, request.peer.listener, body.include_fenced_brokers)
     return {

@@ -8,7 +8,7 @@ from kafkalog.coordinator.step import Call
 from kafkalog.errors import for_clients
 from kafkalog.security.permissions import CLUSTER_NAME, Kind, Operation, everything
 from kafkalog.server.failures import code_of
-from kafkalog.server.node import Node
+from kafkalog.server.node import Node, Serving
 from kafkalog.server.request import Request
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -52,14 +52,14 @@ def failed(problem: BaseException) -> dict[str, Any]:
     return {"error_code": code_of(problem), "error_message": for_clients(problem)}
 
 
-def operations(node: Node, request: Request, kind: Kind, name: str) -> int:
+def operations(node: Serving, request: Request, kind: Kind, name: str) -> int:
     """The operations that the caller may do to a resource, one bit each."""
     if not node.admission.guards(request.peer):
         return everything(kind)
     return node.admission.operations(request.peer, kind, name)
 
 
-def cluster_operations(node: Node, request: Request) -> int:
+def cluster_operations(node: Serving, request: Request) -> int:
     """The cluster's authorized operations, if the client asked for them."""
     if not request.body.include_cluster_authorized_operations:
         return NO_OPERATIONS

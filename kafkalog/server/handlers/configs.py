@@ -5,7 +5,7 @@ from typing import Any
 from kafkalog.metadata import translation
 from kafkalog.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from kafkalog.metadata.requests import SettingsAsked
-from kafkalog.server.node import Node
+from kafkalog.server.node import Node, Serving
 from kafkalog.server.request import Request
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -21,7 +21,7 @@ BROKER_LOGGER = 8
 _KINDS = (BROKER, TOPIC, GROUP, CLIENT_METRICS)
 
 
-def describe_configs(node: Node, request: Request) -> dict[str, Any]:
+def describe_configs(node: Serving, request: Request) -> dict[str, Any]:
     """Every setting of each resource, or the requested ones."""
     wanted = translation.settings(request.body)
     results = node.metadata.describe_configs(wanted)
@@ -34,7 +34,7 @@ def describe_configs(node: Node, request: Request) -> dict[str, Any]:
     return {"results": results}
 
 
-def _directory(node: Node, wanted: SettingsAsked) -> dict[str, Any]:
+def _directory(node: Serving, wanted: SettingsAsked) -> dict[str, Any]:
     """The data directory under the name of Kafka's setting; here it is not given as a setting."""
     said = {"name": LOG_DIRS, "value": node.manager.path, "source": STATIC_SOURCE}
     return {

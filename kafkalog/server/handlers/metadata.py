@@ -12,7 +12,7 @@ from kafkalog.server.handlers.common import (
     operations,
 )
 from kafkalog.server.journal import OFFSETS_TOPIC
-from kafkalog.server.node import Node
+from kafkalog.server.node import Node, Serving
 from kafkalog.server.request import Request
 from kafkalog.server.topics import create_missing
 from kafkalog.wire.error_codes import ErrorCode
@@ -101,7 +101,7 @@ def _requested(node: Node, request: Request) -> list[dict[str, Any]]:
     return found
 
 
-def creatable(node: Node, request: Request, names: Iterable[str]) -> set[str]:
+def creatable(node: Serving, request: Request, names: Iterable[str]) -> set[str]:
     """Those of the names under which the caller may create a topic."""
     admission, peer = node.admission, request.peer
     if not admission.guards(peer) or admission.allows(
@@ -140,7 +140,7 @@ def _partition(node: Node, topic: "Topic", index: int) -> dict[str, Any]:
     gone = {*partition.offline_replicas}
     if offline:
         gone.add(node.node_id)
-    if node.clustered and not node.on_zookeeper:
+    if node.under_controllers:
         gone |= {*partition.replicas} - node.image.living.keys()
     return {
         "error_code": ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,

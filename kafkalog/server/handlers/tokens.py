@@ -6,18 +6,20 @@ token, or not at all, gets no answer about tokens.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from kafkalog.config.server import ServerConfig
 from kafkalog.controller import tokens
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.layout import random_topic_id, uuid_text
-from kafkalog.metadata.source import Changeable
+from kafkalog.metadata.image import MetadataImage
+from kafkalog.metadata.source import Planned
 from kafkalog.security.permissions import Kind, Operation
 from kafkalog.security.principal import ANONYMOUS, Principal
 from kafkalog.security.tokens import Token, hmac_of
-from kafkalog.server.node import Node
+from kafkalog.server.node import Node, Serving
 from kafkalog.server.request import Request
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -26,7 +28,22 @@ __all__ = ["create_token", "describe_tokens", "expire_token", "expire_tokens", "
 NO_TIME = -1
 
 
-def create_token(node: Node, request: Request) -> dict[str, Any]:
+class Protecting(Protocol):
+    """Metadata whose tokens a node changes itself."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """As Metadata.image."""
+
+    def alter(self, planned: Callable[[MetadataImage], Planned]) -> Sequence[Any]:
+        """As Changeable.alter."""
+
+
+def _at_once(work: Callable[[], None]) -> None:
+    work()
+
+
+def create_token(node: Node, request: Request) -> Mapping[str, Any] | None:
     """A token of the caller, or (with CREATE_TOKENS on that user) of another principal."""
     body, caller = request.body, _caller(node, request)
     owner = caller
@@ -50,30 +67,29 @@ def create_token(node: Node, request: Request) -> dict[str, Any]:
         }  # fmt: skip
     rules, new = _rules(node), uuid_text(random_topic_id())
     given = rules, new, owner, caller, renewers, body.max_lifetime_ms
-    return node.controller_apis.alter(lambda image: tokens.create_token(image, *given))[0]
+    return node.controller_apis.change(request, lambda image: tokens.create_token(image, *given))
 
 
-def renew_token(node: Node, request: Request) -> dict[str, Any]:
+def renew_token(node: Node, request: Request) -> Mapping[str, Any] | None:
     """Let a token expire later."""
     return _changed(node, request, tokens.renew_token, request.body.renew_period_ms)
 
 
-def expire_token(node: Node, request: Request) -> dict[str, Any]:
+def expire_token(node: Node, request: Request) -> Mapping[str, Any] | None:
     """Let a token expire earlier, or at once."""
     return _changed(node, request, tokens.expire_token, request.body.expiry_time_period_ms)
 
 
-def _changed(node: Node, request: Request, change: Any, period_ms: int) -> dict[str, Any]:
+def _changed(node: Node, request: Request, change: Any, period_ms: int) -> Mapping[str, Any] | None:
     caller = _caller(node, request)
     if not _allowed(caller):
         error = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         return {"error_code": error, "expiry_timestamp_ms": NO_TIME}
     given = _rules(node), caller, bytes(request.body.hmac), period_ms
-    result: dict[str, Any] = node.controller_apis.alter(lambda image: change(image, *given))[0]
-    return result
+    return node.controller_apis.change(request, lambda image: change(image, *given))
 
 
-def describe_tokens(node: Node, request: Request) -> dict[str, Any]:
+def describe_tokens(node: Serving, request: Request) -> dict[str, Any]:
     """The caller's tokens, and those that it may describe, with their passwords."""
     caller, secret = _caller(node, request), node.config.delegation_token_secret_key
     if not _allowed(caller):
@@ -114,7 +130,7 @@ def _row(token: Token) -> dict[str, Any]:
     }
 
 
-def _caller(node: Node, request: Request) -> Principal:
+def _caller(node: Serving, request: Request) -> Principal:
     return node.admission.principal(request.peer.principal)
 
 
@@ -132,11 +148,17 @@ def _rules(node: Node) -> tokens.Rules:
     )
 
 
-def expire_tokens(manager: Manager, metadata: Changeable, config: ServerConfig) -> None:
-    """Remove expired tokens, as often as delegation.token.expiry.check.interval.ms says."""
+def expire_tokens(
+    manager: Manager, metadata: Protecting, config: ServerConfig,
+    run: Callable[[Callable[[], None]], None] = _at_once,
+) -> None:  # fmt: skip
+    """Remove expired tokens, as often as delegation.token.expiry.check.interval.ms says.  `run`:
+    calls its argument now, later, or not at all."""
 
     def remove() -> None:
-        metadata.alter(partial(tokens.remove_expired, now_ms=manager.clock.now_ms()))
+        now_ms = manager.clock.now_ms()
+        if any(one.expired(now_ms) for one in metadata.image.tokens.values()):
+            metadata.alter(partial(tokens.remove_expired, now_ms=now_ms))
 
     period_ms = config.delegation_token_expiry_check_interval_ms
-    manager.every("delegation tokens", remove, period_ms)
+    manager.every("delegation tokens", lambda: run(remove), period_ms)

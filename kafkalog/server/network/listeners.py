@@ -5,11 +5,16 @@ import logging
 import re
 import socket
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from contextlib import closing
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.config.listeners import SecurityProtocol
 from kafkalog.config.server import ServerConfig
-from kafkalog.errors import InvalidSetting
+from kafkalog.errors import InvalidSetting, KafkalogError
+
+if TYPE_CHECKING:
+    from kafkalog.server.network.reactor import Reactor
+    from kafkalog.server.network.tls import TlsContext
 
 __all__ = [
     "INSIDE",
@@ -18,11 +23,15 @@ __all__ = [
     "Listener",
     "bootstrap_servers",
     "exposed",
+    "listen",
     "named",
+    "of_brokers",
+    "of_controllers",
     "own_host",
     "parse_listener",
     "plan",
     "planned",
+    "try_to_listen",
 ]
 
 _logger = logging.getLogger(__name__)
@@ -101,9 +110,45 @@ def planned(config: ServerConfig) -> tuple[Listener, ...]:
     listeners = tuple(one._replace(protocol=_protocol(config, one)) for one in listeners)
     names = {listener.name for listener in listeners}
     _check_inner(config, names)
-    _check_own(config, names)
+    _check_own(config, names | _of_controllers(config))
     _check_advertised(config, names)
     return listeners
+
+
+def of_brokers(config: ServerConfig) -> tuple[Listener, ...]:
+    """Those of `planned` that a broker has; a controller in the same process has the others."""
+    return tuple(one for one in planned(config) if one.name not in config.controllers_listeners)
+
+
+def of_controllers(config: ServerConfig) -> tuple[Listener, ...]:
+    """Those of `planned` that are the controllers'; none unless this node is a controller."""
+    if not config.controls:
+        return ()
+    return tuple(one for one in planned(config) if one.name in config.controllers_listeners)
+
+
+def listen(reactor: "Reactor", one: Listener, number: int, tls: "TlsContext | None" = None) -> int:
+    """The port that a listener bound, which is the reactor's by this number.
+
+    Raises: as Reactor.listen, with the listener's name.
+    """
+    try:
+        return reactor.listen(one.host, one.port, number, tls)
+    except KafkalogError as problem:
+        problem.args = (f"listener {one.name}, port {one.port}: {problem}",)
+        raise
+
+
+def try_to_listen(config: ServerConfig, listeners: Sequence[Listener]) -> None:
+    """Fail before anything is written if a node cannot listen.
+
+    Raises: as `listen`.
+    """
+    from kafkalog.server.network.reactor import Reactor
+
+    with closing(Reactor(config)) as reactor:
+        for number, one in enumerate(listeners):
+            listen(reactor, one, number)
 
 
 def _protocol(config: ServerConfig, listener: Listener) -> SecurityProtocol:
@@ -114,12 +159,23 @@ def _protocol(config: ServerConfig, listener: Listener) -> SecurityProtocol:
             f"listeners: {listener.name} has security protocol {text}, which is no security "
             "protocol; name it in listener.security.protocol.map"
         )
-    if config.joins_quorum and found is not PLAINTEXT:
-        raise InvalidSetting(
-            f"listeners: {listener.name} has security protocol {text}, which a broker of a KRaft "
-            "cluster does not support yet; wanted PLAINTEXT"
-        )
     return found
+
+
+def _of_controllers(config: ServerConfig) -> set[str]:
+    """The names of the controllers' listeners, with which a broker of a KRaft cluster speaks.
+
+    Raises: InvalidSetting.
+    """
+    if not config.joins_quorum:
+        return set()
+    for name in config.controller_listener_names:
+        if (text := config.protocol_of(name)) not in SecurityProtocol.__members__:
+            raise InvalidSetting(
+                f"controller.listener.names: {name} has security protocol {text}, which is no "
+                "security protocol; name it in listener.security.protocol.map"
+            )
+    return {*config.controllers_listeners}
 
 
 def _check_inner(config: ServerConfig, names: set[str]) -> None:
@@ -189,9 +245,11 @@ def _check_advertised(config: ServerConfig, names: set[str]) -> None:
 
 
 def plan(
-    config: ServerConfig, bound: Mapping[str, int], this_host: str | None = None
-) -> tuple[Advertised, ...]:
-    """The addresses that clients get for each listener, in the order of `listeners`.
+    config: ServerConfig, bound: Mapping[str, int], this_host: str | None = None,
+    listeners: Sequence[Listener] | None = None,
+) -> tuple[Advertised, ...]:  # fmt: skip
+    """The addresses that clients get for each listener, in the order of `listeners`; None: of a
+    broker's.
 
     `bound`: the ports that the listeners bound, by name.  `this_host`: the host for listeners on
     all addresses without an advertised one; None: own_host().
@@ -201,7 +259,7 @@ def plan(
         for one in (parse_listener(t, "advertised.listeners") for t in config.advertised_listeners)
     }
     found = []
-    for listener in planned(config):
+    for listener in of_brokers(config) if listeners is None else listeners:
         one = advertised.get(listener.name, listener)
         host = one.host
         if host in ("", "0.0.0.0", "::"):

@@ -6,7 +6,14 @@ from math import inf
 from typing import Any
 
 from kafkalog.raft.log import Batch, voters_in
-from kafkalog.raft.messages import Event, FetchRequest, QuorumResponse, Request, VoteRequest
+from kafkalog.raft.messages import (
+    Event,
+    FetchRequest,
+    FetchSnapshotRequest,
+    QuorumResponse,
+    Request,
+    VoteRequest,
+)
 from kafkalog.raft.replicas import ReplicaKey, find, is_voter, majority
 from kafkalog.raft.roles import Follower, Leader
 from kafkalog.raft.state import State
@@ -16,7 +23,7 @@ from kafkalog.simulate.world import Violated
 
 __all__ = ["Checks"]
 
-DEPOSED = 6
+DEPOSED = 4
 """A leader that no majority follows resigns within this many fetch timeouts of its clock."""
 
 
@@ -107,7 +114,8 @@ class Checks:
             times = dict.fromkeys((one.id for one in self.nodes), node.now_ms)
             self._fetches[node.id] = now.epoch, times
         asked = event.message if isinstance(event, Request) else None
-        if isinstance(asked, FetchRequest) and asked.current_leader_epoch == now.epoch:
+        fetches = isinstance(asked, FetchRequest | FetchSnapshotRequest)
+        if fetches and asked.current_leader_epoch == now.epoch:
             times[asked.replica.id] = node.now_ms
         self._followed(node, now, times)
 
@@ -175,6 +183,22 @@ class Checks:
                 f"exposed: node {node.id} shows offset {batch.last_offset}, which {held} of "
                 f"{len(voters)} voters have"
             )
+
+    def truncates(self, node: Node, offset: int) -> None:
+        """A committed record stays, also where this replica does not know yet that it is."""
+        for base in reversed(node.disk.batches):
+            if base < offset:
+                return
+            if base in self.commits and self.commits[base][0] == node.disk.batches[base]:
+                raise Violated(f"truncated: node {node.id} removes offset {base}, committed")
+
+    def rests(self, node: Node) -> None:
+        """The voters in force are those of the log."""
+        now = node.state
+        assert now is not None
+        if now.voters != node.disk.voters_in_force():
+            ids = [one.key.id for one in now.voters]
+            raise Violated(f"voters: node {node.id} has {ids}, and others in its log")
 
     def loaded(self, node: Node, snapshot: Snapshot) -> None:
         """A snapshot has what was committed up to its end."""

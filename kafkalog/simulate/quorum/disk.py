@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from kafkalog.raft import log
-from kafkalog.raft.log import Batch, LogView, OffsetAndEpoch
+from kafkalog.raft.log import Batch, LeaderChange, LogView, OffsetAndEpoch, VersionChange
 from kafkalog.raft.messages import QuorumState
 from kafkalog.raft.replicas import Voters
 
@@ -39,10 +39,14 @@ class Disk:
         """A write of quorum-state in progress."""
         self.snapshot: Snapshot | None = None
         """The log begins at its end."""
+        self.later: list[Snapshot] = []
+        """Snapshots of more records, the latest last."""
         self.fetched: list[Any] = []
         """The pieces of a snapshot that is being fetched."""
         self.batches: dict[int, Batch] = {}
         """By base offset, ascending."""
+        self.voters: dict[int, Voters] = {}
+        """By the offset of the batch with their record, ascending."""
         self.end = 0
         self.synced = 0
         self.flushes: dict[int, int] = {}
@@ -57,12 +61,16 @@ class Disk:
         """Into the page cache."""
         assert batch.base_offset == self.end, f"{batch.base_offset} after {self.end}"
         self.batches[batch.base_offset] = batch
+        for one in batch.control:
+            if not isinstance(one, LeaderChange | VersionChange):
+                self.voters[batch.base_offset] = one
         self.end = batch.last_offset + 1
 
     def truncate(self, offset: int) -> None:
         """Remove batches, durably."""
         for one in [one for one in self.batches if one >= offset]:
             del self.batches[one]
+            self.voters.pop(one, None)
         self.end = min(self.end, offset)
         self.synced = min(self.synced, self.end)
         self.flushes = {number: min(end, offset) for number, end in self.flushes.items()}
@@ -71,15 +79,30 @@ class Disk:
         """A flush ended: what was there when it began, and still is, is on disk."""
         self.synced = max(self.synced, self.flushes.pop(number))
 
+    @property
+    def snapshots(self) -> list[Snapshot]:
+        """All of them, the latest last."""
+        return [*([self.snapshot] if self.snapshot else []), *self.later]
+
     def begin_at(self, snapshot: Snapshot) -> None:
         """The log begins at the end of a snapshot; what is below it goes."""
         self.snapshot = snapshot
+        self.synced = max(self.synced, snapshot.end.offset)
+        self.later = [one for one in self.later if one.end.offset > snapshot.end.offset]
         for one in [one for one in self.batches if one < snapshot.end.offset]:
             del self.batches[one]
+            self.voters.pop(one, None)
+
+    def voters_in_force(self) -> Voters:
+        """Those of the last record of them, committed or not."""
+        if self.voters:
+            return self.voters[next(reversed(self.voters))]
+        return (self.snapshot.voters if self.snapshot else ()) or self.formatted[1]
 
     def replace(self, snapshot: Snapshot) -> None:
         """A fetched snapshot and an empty log at its end."""
         self.truncate(0)
+        self.later = []
         self.begin_at(snapshot)
         self.end = self.synced = snapshot.end.offset
         self.fetched = []
@@ -94,6 +117,8 @@ class Disk:
         kept = dice.choice([self.synced, self.synced, *ends])
         self.truncate(kept)
         self.synced = kept
+        if self.snapshots and self.snapshots[-1].end.offset > kept:
+            self.replace(self.snapshots[-1])
 
     def stop(self) -> None:
         """The process is gone; the page cache is not."""
@@ -116,4 +141,5 @@ class Disk:
             )
         for batch in self.batches.values():
             view = log.appended(view, batch)
-        return view
+        ends = [None, None, *(one.end for one in self.snapshots)]
+        return view._replace(snapshot=ends[-1], older=ends[-2])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from math import inf
 from typing import Any, NamedTuple
 
 from kafkalog.raft import changes, core, elections, following, leading, log, roles, state
@@ -16,6 +17,7 @@ from kafkalog.raft.messages import HighWatermark, QuorumState, Send, Truncate, W
 from kafkalog.raft.replicas import is_voter
 from kafkalog.raft.roles import Leader, Prospective, Unattached
 from kafkalog.raft.state import State, Step
+from kafkalog.simulate.quorum.setup import DARK, MEMBERS, ROLLING
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["MUTANTS", "Mutant", "planted"]
@@ -163,12 +165,18 @@ def _half_elects(step: Step, ids: Any) -> bool:
     return sum(one.key.id in ids for one in voters) >= max(1, len(voters) // 2)
 
 
-_error = following.leader_error
+def _flush_counts_all(step: Step, event: Any) -> None:
+    """A flush counts for all that is there when it ends."""
+    now = step.state
+    if event.number == now.flushing:
+        step.change(flushing=0, log=now.log._replace(flushed=now.log.end))
+        if isinstance(now.role, Leader):
+            leading.advance(step, now.role)
 
 
-def _no_fence(step: Step, epoch: int) -> Any:
-    """A leader answers fetches of every epoch."""
-    return _error(step, step.state.epoch)
+def _leads_on(step: Step, role: Any) -> bool:
+    step.change(role=role._replace(quorum_at_ms=inf))
+    return False
 
 
 # ---- the follower ----------------------------------------------------------------------------
@@ -186,12 +194,6 @@ def _cuts_to_watermark(step: Step, offset: int) -> None:
     offset = min(offset, step.state.high_watermark)
     step.emit(Truncate(offset))
     step.change(log=log.truncated(step.state.log, offset), flushing=0)
-
-
-def _trusts_flush(step: Step, offset: int) -> None:
-    """A flush that began before a truncation counts for what comes after it."""
-    step.emit(Truncate(offset))
-    step.change(log=log.truncated(step.state.log, offset))
 
 
 _fetch_response = following.on_fetch_response
@@ -242,25 +244,32 @@ def _same_node(me: Any, voter: Any) -> bool:
 
 
 CHURN = {
-    "version": 1, "voters": 3, "observers": 2, "auto_join": False, "fault_ms": 60.0,
-    "lost_share": 0.0, "append_ms": 20.0, "delay_ms": 1.0, "disk_ms": 0.5,
-    "faults": {"split": 6, "resign": 1, "add_voter": 16, "remove_voter": 8, "kill": 1},
+    "version": 1, "auto_join": False, "fault_ms": 100.0, "lost_share": 0.0, "append_ms": 40.0,
+    "delay_ms": 5.0, "disk_ms": 0.5, "faults": MEMBERS,
 }  # fmt: skip
 """Voters that change while leaders do."""
-POWER = {
-    "fault_ms": 100.0, "append_ms": 20.0,
-    "faults": {"power_cut": 6, "power_cut_of_all": 3, "kill": 6, "isolate": 4, "slow_disk": 4},
-}  # fmt: skip
+POWER = {"fault_ms": 100.0, "append_ms": 20.0, "faults": DARK}
 """Processes that die, and then their power."""
 VOTES = {
     "voters": 5, "observers": 0, "delay_ms": 30.0, "disk_ms": 30.0, "fault_ms": 30.0,
     "faults": {"kill": 10, "resign": 1},
 }  # fmt: skip
 """Candidates of one epoch, and voters that start again."""
-LEADERS = {
-    "fault_ms": 100.0, "append_ms": 20.0, "faults": {"isolate": 6, "resign": 3, "kill": 3},
-}  # fmt: skip
+LEADERS = {"fault_ms": 150.0, "append_ms": 20.0, "observers": 0, "faults": ROLLING}
 """Many leaders, none of which lives long."""
+EARLY = {
+    **CHURN, "voters": 4, "observers": 0, "faults": {"roll": 1}, "fault_ms": 4_000.0,
+    "append_ms": 500.0,
+    "shares": {"elected": 0.9}, "moments": {"elected": {"change_and_split": 1}},
+}  # fmt: skip
+"""An even number of voters, which change as soon as there is a leader."""
+ALONE = {**LEADERS, "append_ms": 300.0, "fault_ms": 1_500.0}
+"""Leaders that are cut off for a while."""
+LOSSES = {
+    "version": 1, "auto_join": False, "fault_ms": 200.0, "append_ms": 20.0, "observers": 0,
+    "faults": {"wipe_voter": 6, "wipe": 2, "roll": 2, "remove_voter": 3, "add_voter": 6},
+}  # fmt: skip
+"""Disks that are lost."""
 
 MUTANTS: Mapping[str, Mutant] = {
     "vote-not-written": Mutant(
@@ -279,7 +288,10 @@ MUTANTS: Mapping[str, Mutant] = {
         "a voter gives its vote to each candidate of an epoch", ((roles, "grants"),), _votes_again
     ),
     "votes-for-short-logs": Mutant(
-        "a candidate's log is not compared", ((elections, "up_to_date"),), lambda own, other: True
+        "a candidate's log is not compared",
+        ((elections, "up_to_date"),),
+        lambda own, other: True,
+        given=LEADERS,
     ),
     "compares-offsets": Mutant(
         "a candidate's offset is compared, and not its last epoch",
@@ -311,11 +323,13 @@ MUTANTS: Mapping[str, Mutant] = {
         "a voter that lost its disk votes as before (KIP-853)",
         ((elections, "meant_for"),),
         _same_node,
+        given=LOSSES,
     ),
     "leads-unfollowed": Mutant(
         "a leader that no majority follows leads on",
         ((leading, "poll_quorum"),),
-        lambda step, role: False,
+        _leads_on,
+        given=ALONE,
     ),
     "stale-responses": Mutant(
         "a response to an earlier request counts", ((Step, "send"),), _one_number
@@ -344,19 +358,17 @@ MUTANTS: Mapping[str, Mutant] = {
         _found_is_flushed,
         given=POWER,
     ),
-    "trusts-flush": Mutant(
-        "a flush from before a truncation counts after it",
-        ((following, "_truncate"),),
-        _trusts_flush,
+    "flush-counts-all": Mutant(
+        "a flush counts for records that were appended while it ran",
+        ((core, "_flushed"),),
+        _flush_counts_all,
         given=POWER,
-    ),
-    "no-fence": Mutant(
-        "a leader answers fetches of another epoch", ((following, "leader_error"),), _no_fence
     ),
     "no-divergence": Mutant(
         "a leader does not compare where the follower's last epoch ended",
         ((log, "validated"),),
         _no_divergence,
+        given=LEADERS,
     ),
     "their-end": Mutant(
         "a follower truncates where the leader's epoch ended, whatever it has itself",
@@ -389,7 +401,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "voters change before a record of the leader's epoch is committed (Raft's mistake of 2015)",
         ((changes, "check_stable"),),
         _before_own_epoch,
-        given=CHURN,
+        given=EARLY,
     ),
     "two-changes": Mutant(
         "voters change before the change before is committed",
@@ -413,6 +425,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "the voters of a fetched snapshot are ignored",
         ((log, "at_snapshot"),),
         _snapshot_without_voters,
+        given=CHURN,
     ),
 }
 """By the name that `kafkalog simulate --quorum --mutant` takes."""

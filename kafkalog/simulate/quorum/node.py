@@ -48,8 +48,6 @@ __all__ = ["Judge", "Network", "Node", "Token"]
 
 PIECES = 4
 """Pieces of a snapshot in one response."""
-BATCHES = 8
-"""Batches of the log in one response."""
 
 
 class Token(NamedTuple):
@@ -69,6 +67,9 @@ class Network(Protocol):
 
     def answer(self, node: Node, token: Any, message: Any) -> None:
         """An answer."""
+
+    def reached(self, node: Node, moment: str) -> None:
+        """A node is at a moment at which a fault may do the most harm."""
 
 
 class Judge(Protocol):
@@ -95,6 +96,12 @@ class Judge(Protocol):
     def loaded(self, node: Node, snapshot: Snapshot) -> None:
         """A node's state machine took a snapshot."""
 
+    def truncates(self, node: Node, offset: int) -> None:
+        """A node is about to truncate its log."""
+
+    def rests(self, node: Node) -> None:
+        """A node has carried out all effects."""
+
 
 def _waited(before: State, event: Event) -> bool:
     """True if a response belongs to a request in flight."""
@@ -117,6 +124,8 @@ class Node:
         self.alive = False
         self.skew_ms = 0.0
         self.disk_ms = 1.0
+        self.batches = 8
+        """Batches of the log in one response."""
         self.state: State | None = None
         self.values: list[Any] = []
         """The state machine: the committed values."""
@@ -155,8 +164,12 @@ class Node:
         self.values = list(self.disk.snapshot.values) if self.disk.snapshot else []
         self.applied = self.disk.start
         draw = self.world.rng.random
+        try:
+            view = self.disk.view()
+        except ValueError as error:
+            raise Violated(f"matching: node {self.id}: {error}") from error
         self.state = state.restored(
-            self.key, self.options, self.disk.view(), self.disk.stored, self.now_ms, draw
+            self.key, self.options, view, self.disk.stored, self.now_ms, draw
         )
         self.note("starts", self.state.epoch, type(self.state.role).__name__, self.disk.end)
         self.deliver(Timer())
@@ -199,6 +212,7 @@ class Node:
             elif self._inbox:
                 self._step(self._inbox.popleft())
             else:
+                self.judge.rests(self)
                 return
 
     def _step(self, event: Event) -> None:
@@ -259,8 +273,7 @@ class Node:
     def _Answer(self, effect: Answer) -> None:
         message = effect.message
         if effect.snapshot is not None:
-            snapshot = self.disk.snapshot
-            assert snapshot is not None and snapshot.end == effect.snapshot
+            (snapshot,) = (one for one in self.disk.snapshots if one.end == effect.snapshot)
             content = snapshot.content()
             start = effect.read_from or 0
             pieces = content[start : start + PIECES]
@@ -273,7 +286,7 @@ class Node:
 
     def _read(self, offset: int) -> Sequence[Batch]:
         found: list[Batch] = []
-        while offset < self.disk.end and len(found) < BATCHES:
+        while offset < self.disk.end and len(found) < self.batches:
             batch = self.disk.batches.get(offset)
             if batch is None:
                 raise Violated(f"matching: no batch of node {self.id} begins at {offset}")
@@ -284,6 +297,8 @@ class Node:
     def _AppendBatch(self, effect: AppendBatch) -> None:
         self.disk.append(effect.batch)
         self.judge.appended(self, effect.batch)
+        if self.leads and not effect.batch.control:
+            self.network.reached(self, "appended")
 
     def _Appended(self, effect: Appended) -> None:
         """The state machine learns of it by the high watermark."""
@@ -292,6 +307,8 @@ class Node:
         self.note("truncates to", effect.offset)
         if effect.offset < self.applied:
             raise Violated(f"truncated: node {self.id} removes committed records")
+        self.judge.truncates(self, effect.offset)
+        self.network.reached(self, "truncated")
         self._wait(lambda: self.disk.truncate(effect.offset))
 
     def _Flush(self, effect: Flush) -> None:
@@ -305,7 +322,8 @@ class Node:
         self.world.later(late_ms, done, self)
 
     def _TrimLog(self, effect: TrimLog) -> None:
-        """The snapshot was put in place when it was taken."""
+        (snapshot,) = (one for one in self.disk.snapshots if one.end.offset == effect.offset)
+        self.disk.begin_at(snapshot)
 
     def _WriteSnapshot(self, effect: WriteSnapshot) -> None:
         del self.disk.fetched[effect.position :]
@@ -334,10 +352,13 @@ class Node:
                 self.values.append(batch.data)
             offset = batch.last_offset + 1
         self.judge.committed(self, before, effect.offset)
+        if self.leads:
+            self.network.reached(self, "committed")
 
     def _BecameLeader(self, effect: BecameLeader) -> None:
         self.note("leads epoch", effect.epoch, "from", effect.offset)
         self.judge.leads(self, effect.epoch)
+        self.network.reached(self, "elected")
 
     def _LostLeadership(self, effect: LostLeadership) -> None:
         self.note("no longer leads epoch", effect.epoch)
@@ -371,7 +392,8 @@ class Node:
         rests = not (self._busy or self._effects or self._inbox)
         if not self.alive or now is None or not rests or self.paused_until_ms > self.world.now_ms:
             return
-        if self.applied <= self.disk.start or self.applied != now.high_watermark:
+        known = max(one.end.offset for one in self.disk.snapshots) if self.disk.snapshots else 0
+        if self.applied <= max(known, self.disk.start) or self.applied != now.high_watermark:
             return
         last = max(one for one in self.disk.batches if one < self.applied)
         end = OffsetAndEpoch(self.applied, self.disk.batches[last].epoch)
@@ -380,7 +402,8 @@ class Node:
         version = versions[-1][1] if versions else version_of(now.log)
         found = voters[-1][1] if voters else voters_in(now.log)
         snapshot = Snapshot(end, version, found if version else (), tuple(self.values))
-        self.disk.begin_at(snapshot)
-        self.disk.synced = max(self.disk.synced, end.offset)
+        self.disk.later.append(snapshot)
+        older = self.disk.snapshots[-2:][0].end
+        begins = self.world.rng.choice((None, older, end))
         self.note("takes a snapshot of", end.offset)
-        self.deliver(SnapshotTaken(end))
+        self.deliver(SnapshotTaken(end, begins))

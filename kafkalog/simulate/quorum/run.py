@@ -6,7 +6,8 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from kafkalog.simulate.quorum.cluster import Cluster, drawn_setup
+from kafkalog.simulate.quorum.cluster import Cluster
+from kafkalog.simulate.quorum.setup import drawn_setup
 from kafkalog.simulate.run import Result
 from kafkalog.simulate.world import Violated
 

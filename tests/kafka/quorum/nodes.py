@@ -7,18 +7,25 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import subprocess
 import sys
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import kafkalog
+from kafkalog.client.link.connection import Connection
+from kafkalog.client.link.transport import Options, parse_servers
+from kafkalog.client.login.security import security_of
+from kafkalog.config.client import ClientConfig
 from kafkalog.disk.layout import METADATA_TOPIC
+from kafkalog.errors import KafkalogError
 from kafkalog.wire import apis
 from tests.support import apache
 from tests.support.copies import batches_in
-from tests.support.raw import Raw
 from tests.support.stopped import standing_still
 from tests.support.waiting import wait_for
 
@@ -58,6 +65,22 @@ group.initial.rebalance.delay.ms=0
 """
 
 
+class Dress(NamedTuple):
+    """How the listeners are protected, and how clients reach them; usually not at all."""
+
+    settings: Callable[[bool, int], str] = lambda _controls, _port: ""
+    """More lines of a server.properties, of a controller or of a broker with this port."""
+    client: Mapping[str, str] = MappingProxyType({})
+    """The settings of an administrator."""
+    between: Mapping[str, str] = MappingProxyType({})
+    """The settings of a broker as a client of the controllers."""
+    formatted: Sequence[str] = ()
+    """More arguments for the tool that formats the controllers' directories."""
+
+
+OPEN = Dress()
+
+
 def until(condition: Any, what: str) -> Any:
     """As `wait_for`, for events that take seconds."""
     return wait_for(condition, what, PATIENCE_S, pause_s=0.1)
@@ -66,9 +89,18 @@ def until(condition: Any, what: str) -> Any:
 class Serving(apache.Program):
     """One of our brokers, `kafkalog serve`."""
 
-    def begin(self, properties: Path, address: str) -> None:
+    def begin(self, properties: Path, serves: Callable[[], bool]) -> None:
         command = [sys.executable, "-m", "kafkalog", "serve", "--config", str(properties)]
-        self.start(command, Path.cwd(), lambda: apache.answers(address))
+        self.start(command, Path.cwd(), serves)
+
+
+def _our_tool(*words: str) -> None:
+    command = [sys.executable, "-m", "kafkalog", "storage", *words]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def _directory_id(number: int) -> str:
+    return urlsafe_b64encode(bytes([number]) * 16).decode().rstrip("=")
 
 
 class Node:
@@ -76,10 +108,11 @@ class Node:
 
     def __init__(
         self, home: Path, number: int, voters: Mapping[int, int], cluster: str, more: str,
-        dynamic: bool,
+        dynamic: bool, dress: Dress = OPEN,
     ) -> None:  # fmt: skip
         """`voters`: the controllers' ports by number; `dynamic`: they are in the metadata log
         (KIP-853), not in the settings."""
+        self._dress = dress
         self.number, self.kind, self.lives = number, "", False
         self.data = home / f"data{number}"
         self._controls = number in voters
@@ -87,6 +120,7 @@ class Node:
         self.address = f"127.0.0.1:{self.port}"
         self._home, self._cluster = home, cluster
         self._formatted = ["--standalone"] if dynamic and self._controls else []
+        self._formatted += dress.formatted if self._controls else ()
         places = {n: f"127.0.0.1:{port}" for n, port in voters.items()}
         named = (
             "bootstrap.servers=" + ",".join(places.values()) if dynamic
@@ -95,7 +129,7 @@ class Node:
         self._properties = home / f"server{number}.properties"
         self._properties.write_text((COMMON + (CONTROLLERS if self._controls else BROKERS)).format(
             voters=f"controller.quorum.{named}", node=number, port=self.port, data=self.data,
-        ) + more)  # fmt: skip
+        ) + dress.settings(self._controls, self.port) + more)  # fmt: skip
         self._program: apache.Program | None = None
 
     @property
@@ -108,34 +142,51 @@ class Node:
         self.kind = kind or self.kind
         output = self._home / f"{self.kind}{self.number}.out"
         if self.kind == OURS:
+            if self._controls:
+                self._format(_our_tool)
             ours = Serving(output)
-            ours.begin(self._properties, self.address)
+            ours.begin(self._properties, self._begun)
             self._program = ours
         else:
             self._program = self._kafka(output)
         self.lives = True
 
     def _kafka(self, output: Path) -> apache.Kafka:
-        if not (self.data / "meta.properties").exists():
-            tool = ("kafka.tools.StorageTool", "format", "-t", self._cluster)
-            apache.ask(*tool, *self._formatted, "-c", str(self._properties))
+        self._format(partial(apache.ask, "kafka.tools.StorageTool"))
         found = apache.Kafka(output)
-        command = found.command(self._properties, "384m", apache.jars())
-        # A controller of several answers once the others are there, too.
-        found.start(command, self._home, (lambda: True) if self._controls else self._serves)
+        found.start(found.command(self._properties, "384m", apache.jars()), self._home, self._begun)
         return found
 
+    def _format(self, tool: Callable[..., object]) -> None:
+        """Format the directory, with the tool of either kind, if it is new."""
+        if not (self.data / "meta.properties").exists():
+            tool("format", "-t", self._cluster, *self._formatted, "-c", str(self._properties))
+
+    def _begun(self) -> bool:
+        # A controller of several answers once the others are there, too.
+        return self._controls or self._serves()
+
     def _serves(self) -> bool:
-        return apache.answers(self.address)
+        with contextlib.suppress(OSError, KafkalogError), self.connection() as made:
+            return bool(made.call(apis.METADATA, {"topics": []}, 9).brokers)
+        return False
+
+    @contextlib.contextmanager
+    def connection(self, client: Mapping[str, str] | None = None) -> Iterator[Connection]:
+        """A connection of a client with these settings; None: the administrator's, or at a
+        controller a broker's."""
+        usual = self._dress.between if self._controls else self._dress.client
+        security = security_of(ClientConfig(usual if client is None else client))
+        (address,) = parse_servers(self.address)
+        with contextlib.closing(Connection(address, Options(security=security))) as made:
+            yield made
 
     def answers(self) -> bool:
         """True if the controller answers as one."""
-        try:
-            with Raw(self.address) as raw:
-                body = {"include_cluster_authorized_operations": False, "endpoint_type": 2}
-                return not raw.call(apis.DESCRIBE_CLUSTER, 1, **body).error_code
-        except OSError:
-            return False
+        body = {"include_cluster_authorized_operations": False, "endpoint_type": 2}
+        with contextlib.suppress(OSError, KafkalogError), self.connection() as made:
+            return not made.call(apis.DESCRIBE_CLUSTER, body, 1).error_code
+        return False
 
     def stop(self) -> int:
         """Stop in order; returns the exit status."""
@@ -168,23 +219,35 @@ class Quorum:
 
     def __init__(
         self, home: Path, numbers: Iterable[int], more: str = "", dynamic: bool = False,
-        controllers: Iterable[int] = (CONTROLLER,),
+        controllers: Iterable[int] = (CONTROLLER,), dress: Dress = OPEN,
+        kinds: Mapping[int, str] = MappingProxyType({}),
     ) -> None:  # fmt: skip
         """`numbers`: of all brokers that there will be; `more`: settings of the controllers;
-        `dynamic`: the voters are in the metadata log.
+        `dynamic`: the voters are in the metadata log; `dress`: how everything is protected;
+        `kinds`: of the controllers, Kafka's where it does not say.
 
         Raises: apache.Unavailable."""
         home.mkdir()
         ports = {n: apache.free_port() for n in controllers}
         self.cluster = urlsafe_b64encode(b"k" + secrets.token_bytes(15)).decode().rstrip("=")
-        self.controllers = {n: Node(home, n, ports, self.cluster, more, dynamic) for n in ports}
+        self.client = dict(dress.client)
+        """The settings of an administrator."""
+        made = partial(Node, home, voters=ports, cluster=self.cluster, dynamic=dynamic, dress=dress)
+        self.controllers = {n: made(n, more=more) for n in ports}
+        if dynamic and len(ports) > 1:
+            named = ",".join(
+                f"{n}@127.0.0.1:{port}:{_directory_id(n)}" for n, port in ports.items()
+            )
+            for one in self.controllers.values():
+                one._formatted[:1] = ["--initial-controllers", named]
+        self._kinds = kinds
         self.controller = self.controllers[CONTROLLER]
-        self.nodes = {n: Node(home, n, ports, self.cluster, "", dynamic) for n in numbers}
+        self.nodes = {n: made(n, more="") for n in numbers}
         self.bootstrap = ",".join(one.address for one in self.nodes.values())
 
     def __enter__(self) -> Quorum:
-        for one in self.controllers.values():
-            one.begin(KAFKA)
+        for number, one in self.controllers.items():
+            one.begin(self._kinds.get(number, KAFKA))
         for one in self.controllers.values():
             until(one.answers, "the controllers answer")
         return self
@@ -198,15 +261,15 @@ class Quorum:
 
     def row(self, node: int, topic: str, partition: int = 0) -> Any:
         """A partition as a broker describes it; None if it does not answer, or knows none."""
-        with contextlib.suppress(OSError), Raw(self.nodes[node].address) as raw:
-            (found,) = raw.call(apis.METADATA, 12, topics=[{"name": topic}]).topics
+        with contextlib.suppress(OSError, KafkalogError), self.nodes[node].connection() as made:
+            (found,) = made.call(apis.METADATA, {"topics": [{"name": topic}]}, 12).topics
             return {one.partition_index: one for one in found.partitions}.get(partition)
         return None
 
     def brokers(self, node: int) -> set[int]:
         """The living brokers, as one describes them."""
-        with contextlib.suppress(OSError), Raw(self.nodes[node].address) as raw:
-            return {one.node_id for one in raw.call(apis.METADATA, 12, topics=[]).brokers}
+        with contextlib.suppress(OSError, KafkalogError), self.nodes[node].connection() as made:
+            return {one.node_id for one in made.call(apis.METADATA, {"topics": []}, 12).brokers}
         return set()
 
     def all_known(self) -> None:
@@ -236,14 +299,14 @@ class Quorum:
 
     def create(self, topic: str, *replicas: Sequence[int], **settings: str) -> None:
         config = {name.replace("_", "."): value for name, value in settings.items()}
-        with kafkalog.Admin(self.bootstrap) as admin:
+        with kafkalog.Admin(self.bootstrap, config=self.client) as admin:
             admin.create_topics([(topic, -1, -1, config, replicas)]).check()
         for partition, ids in enumerate(replicas):
             self.led(topic, ids[0], partition)
 
     def produce(self, topic: str, numbers: Iterable[int], partition: int = 0) -> None:
         """Send with acks=all."""
-        with kafkalog.Producer(self.bootstrap) as producer:
+        with kafkalog.Producer(self.bootstrap, config=self.client) as producer:
             sent = [producer.send(topic, b"%d" % n, partition=partition) for n in numbers]
             for one in sent:
                 one.result()
@@ -252,7 +315,7 @@ class Quorum:
         """The values of a topic, by a consumer of a group, sorted."""
         found: list[bytes] = []
         with kafkalog.Consumer(
-            self.bootstrap, topic, group=group, auto_offset_reset="earliest"
+            self.bootstrap, topic, group=group, auto_offset_reset="earliest", config=self.client
         ) as consumer:
             until(lambda: found.extend(one.value for one in consumer.poll(500)) or (
                 len(found) >= count), f"{count} records of {topic}")  # fmt: skip

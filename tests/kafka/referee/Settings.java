@@ -6,7 +6,7 @@ import kafka.server.KafkaConfig;
 import org.apache.kafka.storage.internals.log.LogConfig;
 
 /** Whether Apache Kafka would start with a setting: a line `scope TAB name TAB value` in, a line
- * `ok` or Kafka's reason out.  Without a value: Kafka's default, `null` for none, `unknown`. */
+ * `ok` or Kafka's reason out; scope `node`: all settings, separated by `;`.  Without a value: Kafka's default, `null` for none, `unknown`. */
 public class Settings {
     static Properties base() {
         Properties found = new Properties();
@@ -23,7 +23,16 @@ public class Settings {
 
     static String ask(String scope, String name, String value) {
         try {
-            Properties given = base();
+            Properties given = scope.equals("node") ? new Properties() : base();
+            if (scope.equals("node")) {
+                given.put("log.dirs", "/tmp/none");
+                for (String pair : value.split(";")) {
+                    String[] parts = pair.split("=", 2);
+                    given.put(parts[0], parts[1]);
+                }
+                new KafkaConfig(given, false);
+                return "ok";
+            }
             given.put(name, value);
             if (name.equals("node.id")) given.put("controller.quorum.voters", value + "@localhost:9093");
             if (scope.equals("broker")) {

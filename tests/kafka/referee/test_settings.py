@@ -19,6 +19,7 @@ from kafkalog.errors import InvalidSetting
 from kafkalog.metadata.configs import Refused, checked_topic_configs
 from kafkalog.metadata.image import empty_image
 from tests.support import apache
+from tests.support.quorum_settings import REFUSED, TAKEN, settings_of
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -107,6 +108,14 @@ def test_kafka_starts_with_whatever_we_take() -> None:
     refused = [(*one, why) for one, why in zip(asked, answers([*asked]), strict=True)
                if why != "ok"]  # fmt: skip
     assert refused == []
+
+
+def test_kafka_takes_and_refuses_the_same_nodes_of_a_quorum() -> None:
+    rows = [*TAKEN, *(row for _, row in REFUSED)]
+    asked = [";".join("=".join(pair) for pair in settings_of(row).items()) for row in rows]
+    found = answers([("node", "", one) for one in asked])
+    taken = {row for row, why in zip(rows, found, strict=True) if why == "ok"}
+    assert taken == {*TAKEN}
 
 
 def test_defaults_are_kafkas_but_for_those_that_are_documented() -> None:

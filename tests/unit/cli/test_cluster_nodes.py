@@ -1,4 +1,4 @@
-"""`kafkalog cluster id`, `endpoints`, `log-dirs`, `quorum` and `unregister`, and other commands
+"""`kafkalog cluster id`, `endpoints`, `log-dirs` and `unregister`, and other commands
 of Kafka's tools: `topics delete-records`, settings of groups and of client metrics."""
 
 from __future__ import annotations
@@ -68,12 +68,6 @@ def test_the_log_directories(
     assert ran.status == 1 and "node 7: the cluster has 1" in ran.err
     ran = kafkalog("cluster", "log-dirs", "one", *here)
     assert ran.status == 2 and "found 'one', wanted a node's number" in ran.err
-
-
-def test_the_quorum(kafkalog: Command, here: tuple[str, str]) -> None:
-    (row,) = kafkalog("cluster", "quorum", "--json", *here).rows()
-    assert (row["node"], row["status"], row["lag"]) == (1, "leader", 0)
-    assert kafkalog("cluster", "quorum", *here).out.splitlines()[-1].split()[:2] == ["1", "leader"]
 
 
 def test_a_broker_is_unregistered(kafkalog: Command, here: tuple[str, str], peer: Peer) -> None:

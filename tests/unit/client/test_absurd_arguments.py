@@ -8,6 +8,7 @@ import inspect
 import pickle
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -37,6 +38,9 @@ RIGHT: dict[str, dict[str, Any]] = {
     "remove_group_members": {"group": "g"},
     "abort_transaction": {"partition": TP, "producer_id": 1, "producer_epoch": 0},
     "unregister_broker": {"node": 7},
+    "unregister_controller": {"node": 7},
+    "add_raft_voter": {"node": 7, "directory_id": UUID(int=7), "endpoints": [("C", "h", 1)]},
+    "remove_raft_voter": {"node": 7, "directory_id": UUID(int=7)},
     "update_features": {"levels": {}},
     "alter_client_quotas": {"changes": {}},
     "alter_user_scram_credentials": {"alterations": []},

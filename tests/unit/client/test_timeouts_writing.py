@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from inspect import getmembers, isfunction, signature
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -27,12 +28,13 @@ from tests.unit.client.test_timeouts import LONG_MS, PATIENT, SOON_MS, port, sil
 
 __all__ = ["silent"]
 
-ZERO = TopicPartition("t", 0)
+ZERO, DIRECTORY = TopicPartition("t", 0), UUID(int=7)
 MS = {"timeout_ms": SOON_MS}
 ACL = AclBinding("topic", "t", "User:u", "read")
 QUOTAS = {(("user", "u"),): {"producer_byte_rate": 1.0}}
 ASKED: dict[str, Callable[[Admin], Any]] = {
     "abort_transaction": lambda a: a.abort_transaction(ZERO, 1, 1, **MS),
+    "add_raft_voter": lambda a: a.add_raft_voter(7, DIRECTORY, [("C", "h", 1)], **MS),
     "alter_client_quotas": lambda a: a.alter_client_quotas(QUOTAS, **MS),
     "alter_configs": lambda a: a.alter_configs({("topic", "t"): {"retention.ms": 1}}, **MS),
     "alter_group_offsets": lambda a: a.alter_group_offsets("g", {ZERO: 1}, **MS),
@@ -78,7 +80,9 @@ ASKED: dict[str, Callable[[Admin], Any]] = {
     "move_replicas": lambda a: a.move_replicas({("t", 0, 1): "/x"}, **MS),
     "remove_group_members": lambda a: a.remove_group_members("g", **MS),
     "renew_delegation_token": lambda a: a.renew_delegation_token(b"h", **MS),
+    "remove_raft_voter": lambda a: a.remove_raft_voter(7, DIRECTORY, **MS),
     "unregister_broker": lambda a: a.unregister_broker(7, **MS),
+    "unregister_controller": lambda a: a.unregister_controller(7, **MS),
     "update_features": lambda a: a.update_features({"f": 1}, **MS),
 }
 

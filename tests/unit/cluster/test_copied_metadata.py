@@ -41,7 +41,7 @@ def batch(offset: int, *records: tuple[str, dict[str, Any]], epoch: int = 1) -> 
 
 
 def first(epoch: int = 1, offset: int = 0) -> bytes:
-    return control_batch([(LEADER_CHANGE, leader_change_value(1, None))], offset, epoch, 1_000)
+    return control_batch([(LEADER_CHANGE, leader_change_value(1))], offset, epoch, 1_000)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.config.quorum import QUORUM
+from kafkalog.config.served import check_served
 from kafkalog.config.server import ServerConfig
 from kafkalog.config.server_properties import read_properties, sorted_out
 from kafkalog.server.broker import Broker
@@ -37,34 +38,48 @@ log.retention.check.interval.ms=300000
 """
 
 
-def test_the_file_that_kafka_delivers_is_understood(tmp_path: Path) -> None:
+def test_the_file_that_kafka_delivers_is_a_node_of_a_quorum(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text(KRAFT)
     found = sorted_out(read_properties(str(path)))
     config = ServerConfig(found.config)
     assert found.directory == "/tmp/kraft-combined-logs"
-    assert config.listeners == ("PLAINTEXT://:9092",)
-    assert config.advertised_listeners == ("PLAINTEXT://localhost:9092",)
+    check_served(config)
+    assert config.serves_clients and config.controls
+    assert config.listeners == ("PLAINTEXT://:9092", "CONTROLLER://:9093")
     assert config.topic.retention_ms == 168 * 3_600_000
     named = {note.partition(":")[0] for note in found.notes}
-    assert {"process.roles", "controller.quorum.bootstrap.servers", "listeners"} <= named
-    assert "log.retention.hours" not in named
+    assert named == {"share.coordinator.state.topic.replication.factor"}
 
 
-def test_a_broker_under_controllers_takes_their_settings() -> None:
-    """With both roles the node is a single one, which needs none of them."""
+def test_without_roles_it_is_a_single_node(tmp_path: Path) -> None:
+    """The controllers' listener and settings are left out, and that is said."""
+    path = tmp_path / "server.properties"
+    path.write_text(KRAFT.replace("process.roles", "# process.roles"))
+    found = sorted_out(read_properties(str(path)))
+    config = ServerConfig(found.config)
+    check_served(config)
+    assert not config.joins_quorum
+    assert config.listeners == ("PLAINTEXT://:9092",)
+    assert config.advertised_listeners == ("PLAINTEXT://localhost:9092",)
+    named = {note.partition(":")[0] for note in found.notes}
+    assert {"controller.listener.names", "controller.quorum.bootstrap.servers"} <= named
+    assert "listeners" in named and "log.retention.hours" not in named
+
+
+def test_every_role_takes_the_settings_of_the_quorum() -> None:
+    """A node without a role needs none of them."""
     quorum = {
         "controller.quorum.bootstrap.servers": "localhost:9093",
         "broker.heartbeat.interval.ms": "5",
         "controller.listener.names": "CONTROLLER", "controller.quorum.fetch.timeout.ms": "7",
+        "broker.session.timeout.ms": "9", "metadata.log.segment.ms": "3",
     }  # fmt: skip
-    found = sorted_out({**quorum, "process.roles": "broker", "broker.session.timeout.ms": "9"})
-    assert found.config == {**quorum, "process.roles": "broker"}
-    assert found.notes == (
-        "broker.session.timeout.ms: ignored: kafkalog is no controller for other brokers",
-    )
-    assert ServerConfig(found.config).joins_quorum
-    assert sorted_out({**quorum, "process.roles": "broker,controller"}).config == {}
+    for roles in ("broker", "controller", "broker,controller"):
+        found = sorted_out({**quorum, "process.roles": roles})
+        assert found.config == {**quorum, "process.roles": roles}
+        assert found.notes == ()
+        assert ServerConfig(found.config).joins_quorum
     assert sorted_out(quorum).config == {}
 
 
@@ -93,7 +108,7 @@ def test_unsupported_settings_are_reported() -> None:
         ("config.providers", "values are used as they are in the file"),
         (
             "controller.quorum.auto.join.enable",
-            "kafkalog is no controller for other brokers",
+            "without process.roles this is no node of a KRaft cluster",
         ),
     ],
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kafkalog.raft.log import (
     Batch,
     LogView,
@@ -19,6 +21,7 @@ from kafkalog.raft.messages import (
     AppendBatch,
     BeginQuorumEpochRequest,
     ChangeVersion,
+    QuorumState,
     RemoveRaftVoterRequest,
     UpdateRaftVoterRequest,
     VoterResponse,
@@ -124,6 +127,24 @@ def test_a_removed_leader_without_followers_resigns() -> None:
     assert one.asks(RemoveRaftVoterRequest(key(1))) is None
     one.wait(3_000)
     assert isinstance(one.role, Resigned)
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_voter_stands_until_its_removal_is_committed(committed: bool) -> None:
+    """It may have the longest log of those that are left, and they grant it their votes."""
+    log = log_of(1, 1)
+    log = appended(log, Batch(2, 2, 1, (voters(2, 3),)))._replace(flushed=3)
+    one = Replica(1, log, QuorumState(1, 2))
+    one.state = one.state._replace(high_watermark=3 if committed else 2)
+    if committed:
+        one.wait(10_000)
+        assert isinstance(one.role, Follower)
+        return
+    one.elect()
+    assert isinstance(one.role, Leader)
+    one.fetch(2, one.state.log.end, one.state.epoch)
+    one.fetch(3, one.state.log.end, one.state.epoch)
+    assert isinstance(one.role, Resigned), "its removal is committed now"
 
 
 def test_a_change_that_takes_too_long_is_answered() -> None:

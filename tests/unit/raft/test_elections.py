@@ -20,6 +20,7 @@ from kafkalog.raft.messages import (
     QuorumState,
     Resign,
     ShutDown,
+    Timer,
     VoteRequest,
     WriteQuorumState,
 )
@@ -141,6 +142,23 @@ def test_an_observer_never_stands() -> None:
         one.answers(one.sent(FetchRequest)[0], None)
 
 
+def test_an_observer_comes_back_to_a_leader_that_joined_after_its_last_record() -> None:
+    one = Replica(4, log_of(1, among=()), QuorumState(1, 9), bootstrap=(1,))
+    asked = set()
+    for share in (0.0, 0.9):
+        one.draw = lambda share=share: share  # type: ignore[method-assign]
+        one.wait(5_000)
+        asked |= {send.node_id for send in one.sent(FetchRequest)}
+    assert asked == {1, 9}
+
+
+def test_the_clock_may_be_negative() -> None:
+    one = Replica(1, log_of(1))
+    one.now_ms = -30_000.0
+    one.take(Timer())
+    assert one.sent(FetchRequest), "it looks for the leader"
+
+
 def test_a_refused_pre_vote_leads_back_to_the_leader() -> None:
     one = Replica(1, log_of(1), QuorumState(1, 3))
     one.wait(5_000)
@@ -245,3 +263,12 @@ def test_a_step_is_pure() -> None:
     after = one.state
     one.state, one.now_ms = before, one.now_ms - 5_000
     assert one.wait(5_000) == first and one.state == after
+
+
+def test_the_only_voter_leads_again_at_once() -> None:
+    """A restart of a quorum of one waits for no election timeout."""
+    for stored in (None, QuorumState(3, 1, key(1)), QuorumState(3, None, key(1))):
+        one = Replica(1, log_of(1, 3, among=voters(1)), stored)
+        one.wait(0)
+        assert isinstance(one.role, Leader)
+        assert one.state.epoch == 4

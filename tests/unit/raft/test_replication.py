@@ -108,6 +108,20 @@ def test_a_fetch_waits_for_records() -> None:
     assert answer.read_from == 4 and answer.message.high_watermark == 4
 
 
+def test_a_replica_that_knows_a_lower_high_watermark_need_not_wait() -> None:
+    """A replica that fetched just before a commit learns of it with its next fetch (KIP-1166)."""
+    one = leader(1)
+    one.fetch(2, 4, 2)
+    assert one.asks(FetchRequest(key(3), 2, 4, 2, high_watermark=4)) is None, "it knows"
+    found = one.asks(FetchRequest(key(3), 2, 4, 2, high_watermark=2))
+    assert found.high_watermark == 4
+
+
+def test_a_fetch_waits_while_the_leader_knows_no_high_watermark() -> None:
+    one = leader(1)
+    assert one.asks(FetchRequest(key(9), 2, 4, 2, high_watermark=-1)) is None
+
+
 def test_a_fetch_waits_no_longer_than_it_may() -> None:
     one = leader(1)
     one.fetch(2, 4, 2)
@@ -138,7 +152,7 @@ def test_a_follower_fetches_on_once_it_has_flushed() -> None:
     assert one.of(AppendBatch) and one.of(Flush) and not one.sent(FetchRequest)
     one.flush()
     (send,) = one.sent(FetchRequest)
-    assert send.message == FetchRequest(key(2), 1, 2, 1)
+    assert send.message == FetchRequest(key(2), 1, 2, 1, high_watermark=1)
 
 
 def test_records_found_at_the_start_are_flushed_first() -> None:
@@ -266,7 +280,7 @@ def test_the_high_watermark_waits_until_the_logs_agree() -> None:
 def test_a_log_begins_where_a_snapshot_ends() -> None:
     one = leader(1, 1)
     one.fetch(2, 5, 2)
-    one.take(SnapshotTaken(OffsetAndEpoch(2, 1)))
+    one.take(SnapshotTaken(OffsetAndEpoch(2, 1), OffsetAndEpoch(2, 1)))
     assert one.of(TrimLog) == [TrimLog(2)] and one.state.log.start == 2
     assert one.fetch(3, 1, 1).snapshot == OffsetAndEpoch(2, 1)
     asked = FetchSnapshotRequest(key(3), 2, OffsetAndEpoch(2, 1), 7)
@@ -275,6 +289,49 @@ def test_a_log_begins_where_a_snapshot_ends() -> None:
     assert (answer.read_from, answer.snapshot) == (7, OffsetAndEpoch(2, 1))
     old = asked._replace(snapshot=OffsetAndEpoch(1, 1))
     assert one.asks(old).error_code == ErrorCode.SNAPSHOT_NOT_FOUND
+
+
+def test_a_log_keeps_its_records_until_it_may_begin_later() -> None:
+    one = leader(1, 1)
+    one.fetch(2, 5, 2)
+    one.take(SnapshotTaken(OffsetAndEpoch(2, 1)))
+    assert not one.of(TrimLog) and one.state.log.start == 0
+    assert one.fetch(3, 1, 1).snapshot is None, "the records are still there"
+
+
+def test_a_follower_in_the_middle_of_an_older_snapshot_goes_on() -> None:
+    one = leader(1, 1)
+    one.fetch(2, 5, 2)
+    first, second = OffsetAndEpoch(2, 1), OffsetAndEpoch(5, 2)
+    one.take(SnapshotTaken(first, first))
+    one.take(SnapshotTaken(second, first))
+    assert one.fetch(3, 1, 1).snapshot == second, "the latest is offered"
+    for snapshot in (first, second):
+        one.take(Request("bytes", FetchSnapshotRequest(key(3), 2, snapshot, 7)))
+        (answer,) = one.of(Answer)
+        assert (answer.read_from, answer.snapshot) == (7, snapshot)
+
+
+def test_records_that_a_live_follower_lacks_are_kept_until_the_next_snapshot() -> None:
+    one = leader(1, 1)
+    one.fetch(2, 5, 2)
+    one.fetch(3, 1, 1)
+    first, second = OffsetAndEpoch(2, 1), OffsetAndEpoch(5, 2)
+    one.take(SnapshotTaken(first, first))
+    assert not one.of(TrimLog)
+    one.fetch(3, 2, 1)
+    one.take(SnapshotTaken(second, first))
+    assert one.of(TrimLog) == [TrimLog(2)] and one.state.log.snapshot == second
+
+
+def test_a_dead_follower_keeps_no_records() -> None:
+    one = leader(1, 1)
+    one.fetch(3, 1, 1)
+    one.fetch(2, 5, 2)
+    one.now_ms += one.options.fetch_timeout_ms
+    one.fetch(2, 5, 2)
+    one.take(SnapshotTaken(OffsetAndEpoch(2, 1), OffsetAndEpoch(2, 1)))
+    assert one.of(TrimLog) == [TrimLog(2)]
 
 
 def test_a_snapshot_has_committed_records_only() -> None:
@@ -297,7 +354,7 @@ def test_a_follower_fetches_a_snapshot_piece_by_piece() -> None:
     assert one.of(HighWatermark) == [HighWatermark(8)]
     assert one.state.voters == voters(2, 3)
     (send,) = one.sent(FetchRequest)
-    assert send.message == FetchRequest(key(2), 1, 8, 1)
+    assert send.message == FetchRequest(key(2), 1, 8, 1, high_watermark=8)
 
 
 def test_after_an_error_a_later_snapshot_is_asked_for() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkalog.security.permissions import SUPPORTED, Kind, Operation, everything
 from kafkalog.server.guards import GUARDS
-from kafkalog.server.handlers import CONTROLS, ROUTES, served
+from kafkalog.server.handlers import CONTROLS, ROUTES, routes_of
 from kafkalog.server.request import KNOWN
 from kafkalog.wire import apis
 
@@ -18,8 +18,9 @@ def test_only_a_member_of_a_cluster_obeys_a_controller() -> None:
         api = KNOWN[key]
         assert key not in ROUTES and key not in apis.SERVED
         for version in api.versions:
-            assert served(api, version, member=True) and not served(api, version)
-        assert not served(api, api.max_version + 1, member=True)
+            assert routes_of(on_zookeeper=True).served(api, version)
+            assert not routes_of().served(api, version)
+        assert not routes_of(on_zookeeper=True).served(api, api.max_version + 1)
 
 
 def test_every_request_but_the_first_needs_a_permission_that_there_is() -> None:

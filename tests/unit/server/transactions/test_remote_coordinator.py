@@ -18,6 +18,7 @@ from kafkalog.coordinator.step import Producer
 from kafkalog.log.log import handle_of
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.server.dispatch import Dispatch
+from kafkalog.server.handlers import routes_of
 from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kafkalog.server.transactions.inter_broker_client import InterBrokerClient
 from kafkalog.server.transactions.markers import Markers
@@ -90,7 +91,7 @@ def coordinator(broker: Broker) -> Iterator[Coordinator]:
     with joined({7: peer}) as member:
         led_by(member, {7: peer}, TRANSACTIONS_TOPIC, 7)
         client = InterBrokerClient(member, "test")
-        broker._faults._reroute(Dispatch(node_of(broker)._replace(peers=client)))
+        broker._faults._reroute(Dispatch(node_of(broker)._replace(peers=client), routes_of()))
         yield peer
         peer.let.set()
         peer.__exit__()

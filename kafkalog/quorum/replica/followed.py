@@ -1,0 +1,122 @@
+"""The metadata for a broker in the same process as a replica: changes instead of fetches."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from kafkalog.errors import Closed, Timeout
+from kafkalog.metadata.differences import difference
+
+if TYPE_CHECKING:
+    from kafkalog.client.link.transport import Address
+    from kafkalog.metadata.image import Change, MetadataImage
+
+__all__ = ["Followed", "SeenLeader"]
+
+WAITING_MAX = 1_000
+"""Changes that may wait for the broker; more become one."""
+PAUSE_S = 0.02
+
+
+class SeenLeader(NamedTuple):
+    """The quorum, as the replica knows it."""
+
+    epoch: int
+    leader: int
+    """-1: not known."""
+    address: Address | None
+
+
+class _Replica(Protocol):
+    @property
+    def caught_up(self) -> bool: ...
+    @property
+    def ends(self) -> bool: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def problem(self) -> Exception | None: ...
+    def seen(self) -> tuple[int, Address | None]: ...
+
+
+class _Source(Protocol):
+    def listen(self, changed: Callable[[Change], None]) -> MetadataImage: ...
+    def deafen(self, changed: Callable[[Change], None]) -> None: ...
+
+
+class Followed:
+    """A replica's metadata as one broker follows them.  `run` is for one thread."""
+
+    def __init__(
+        self, replica: _Replica, source: _Source, lock: threading.RLock | None,
+        turns: threading.Condition,
+    ) -> None:  # fmt: skip
+        """`lock` is held while a change is handed over."""
+        self._replica, self._source, self._turns = replica, source, turns
+        self._lock = lock or threading.RLock()
+        self._news = threading.Condition()  # guards what follows
+        self._waiting: deque[Change] = deque()
+        self._ended = False
+        self.image: MetadataImage = source.listen(self._changed)
+        """The metadata that the broker has."""
+
+    @property
+    def seen(self) -> SeenLeader:
+        """The quorum's leader."""
+        return SeenLeader(self._replica.epoch, *self._replica.seen())
+
+    def _changed(self, change: Change) -> None:
+        with self._news:
+            self._waiting.append(change)
+            if len(self._waiting) > WAITING_MAX:
+                whole = difference(self._waiting[0].old, change.new)
+                self._waiting = deque([whole])
+            self._news.notify()
+
+    def catch_up(self, at_most_s: float) -> None:
+        """Wait until the metadata have records of the quorum's present leader.
+
+        Raises: Timeout.
+        """
+        end_s = time.monotonic() + at_most_s
+        while not self._replica.caught_up:
+            if time.monotonic() >= end_s or self._replica.ends:
+                why = self._replica.problem or "no leader of the quorum is known"
+                raise Timeout(f"the metadata are not there after {at_most_s:g} s: {why}")
+            with self._news:
+                self._news.wait(PAUSE_S)
+        with self._lock, self._news:
+            self._waiting, left = deque(), self._waiting
+            if left:
+                self.image = left[-1].new
+
+    def run(self, changed: Callable[[Change], None]) -> None:
+        """Hand over each change, with the lock held, until `close`.
+
+        Raises: Closed: the replica has ended.
+        """
+        while True:
+            with self._news:
+                while not self._waiting and not self._ended:
+                    if self._replica.ends:
+                        raise Closed("this node's replica of the metadata log has ended")
+                    self._news.wait(1.0)
+                if self._ended:
+                    return
+                change = self._waiting.popleft()
+            with self._lock:
+                self.image = change.new
+                changed(change)
+
+    def close(self) -> None:
+        """Follow no more."""
+        with self._news:
+            if self._ended:
+                return
+            self._ended = True
+            self._news.notify_all()
+        self._source.deafen(self._changed)

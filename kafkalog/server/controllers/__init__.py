@@ -1,0 +1,1 @@
+"""The parts of a controllers' server: what it serves, and how."""
