@@ -386,6 +386,6 @@ def _ordered(records: list[Any]) -> list[Any]:
 
 
 def difference(name: str, theirs: Any, ours: Any) -> str:
-    """What differs, for a person to read."""
+    """The differences, for a person to read."""
     one, other = (pformat(each, width=100, compact=True).splitlines() for each in (theirs, ours))
     return "\n".join(unified_diff(one, other, f"{name}, kafka", f"{name}, ours", "", "", 1, ""))
