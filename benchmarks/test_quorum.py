@@ -127,6 +127,7 @@ def test_fail_over(
             quorum = cluster.controller()
             leader = next(n for n in cluster.ports if n != quorum)
             led = cluster.led(topic, leader)
+            assert len(led) >= MANY // (2 * COPIES)
             config = {"retry.backoff.ms": 20, "retry.backoff.max.ms": 50}
             with kafkalog.Producer(
                 cluster.bootstrap, linger_ms=0, request_timeout_ms=1_000, config=config

@@ -36,9 +36,10 @@ NAME_MAX = 60
 """Length of a test's name in its topics' names."""
 TOPICS_TOLD = 3
 MARKER = (
-    "kafkalog(config, topics, security, users, acls, mechanism): settings of this test's "
-    "kafkalog_broker or kafkalog_cluster by Kafka's names, which override kafkalog_config; its "
-    "topics, by name, with their number of partitions; how clients of kafkalog_broker must connect "
+    "kafkalog(config, topics, zookeeper, security, users, acls, mechanism): settings of this "
+    "test's kafkalog_broker or kafkalog_cluster by Kafka's names, which override kafkalog_config; "
+    "its topics, by name, with their number of partitions; zookeeper=True: nodes on a model of "
+    "ZooKeeper, not under a controller (KRaft); how clients of kafkalog_broker must connect "
     "(ssl, sasl_plaintext or sasl_ssl), the passwords of its users, and what they may do"
 )
 
@@ -168,13 +169,15 @@ def kafkalog_cluster(
 ) -> Iterator[TestCluster]:
     """Three nodes for this test, with their data in memory: see TestCluster.
 
-    The same marker gives them settings, and topics with three replicas.
+    The same marker gives them settings, and topics with three replicas; with `zookeeper=True` they
+    are on a model of ZooKeeper instead of under a controller (KRaft).
     """
     from kafkalog.testing.cluster import TestCluster
 
     config, topics = _marked(request, kafkalog_config)
+    zookeeper = _on_zookeeper(request)
     with _place(request, tmp_path / "kafkalog-cluster") as (path, kept):
-        with TestCluster(path, config=config) as cluster:
+        with TestCluster(path, zookeeper or None, config=config) as cluster:
             for topic, partitions in topics.items():
                 cluster.create_topic(topic, partitions)
             yield cluster
@@ -190,6 +193,15 @@ def _marked(
         settings.update(marker.kwargs.get("config") or {})
         topics.update(marker.kwargs.get("topics") or {})
     return settings, topics
+
+
+def _on_zookeeper(request: pytest.FixtureRequest) -> bool:
+    """True if a test's nodes are on a model of ZooKeeper; the nearest marker that says so or not
+    decides."""
+    for marker in request.node.iter_markers("kafkalog"):
+        if "zookeeper" in marker.kwargs:
+            return bool(marker.kwargs["zookeeper"])
+    return False
 
 
 def _secured(request: pytest.FixtureRequest) -> Security | None:

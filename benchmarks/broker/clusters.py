@@ -177,8 +177,10 @@ class Cluster:
             return admin.describe_topics([topic])[topic].partitions[partition].leader
 
     def led(self, topic: str, node: int) -> list[int]:
-        """The partitions that a node leads."""
+        """The partitions that a node leads, after the first replica of each was elected."""
         with kafkalog.Admin(self.bootstrap) as admin:
+            found = admin.describe_topics([topic])[topic].partitions
+            admin.elect_leaders([(topic, number) for number in found])
             found = admin.describe_topics([topic])[topic].partitions
         return [number for number, one in found.items() if one.leader == node]
 

@@ -1,11 +1,12 @@
 """The settings of the group coordinator."""
 
-from kafkalog.config.declare import Long, Settings, Whole
+from kafkalog.config.consumer_group import ConsumerGroupConfig
+from kafkalog.config.declare import Long, Whole
 
 __all__ = ["GroupConfig"]
 
 
-class GroupConfig(Settings):
+class GroupConfig(ConsumerGroupConfig):
     """The settings of the group coordinator; a broker takes them with its own."""
 
     scope = "broker"

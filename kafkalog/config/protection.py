@@ -62,11 +62,9 @@ _NOTHING = {
 
 SERVED_AT_START = frozenset(
     {*ServerSslSettings.table, *SaslServerSettings.table, "security.inter.broker.protocol",
-     *AuthorizerConfig.table}
+     *AuthorizerConfig.table, *TokenSettings.table}
 )  # fmt: skip
 """Settings that a broker obeys, but no change of them at run time."""
-SERVED_IN_A_LOG = frozenset(TokenSettings.table)
-"""Those that only a node obeys whose metadata are a log."""
 
 
 def bare_name(name: str) -> str:
@@ -75,17 +73,13 @@ def bare_name(name: str) -> str:
     return name if own is None else own.name
 
 
-def protects(
-    name: str, value: object, *, on_zookeeper: bool = False, running: bool = False
-) -> bool:
+def protects(name: str, value: object, *, running: bool = False) -> bool:
     """True if a setting with this name and value is meant to restrict access, and would not.
 
-    `on_zookeeper`: for a node of a cluster on ZooKeeper; `running`: it is changed at run time, or
-    in metadata.
+    `running`: it is changed at run time, or in metadata.
     """
     bare = bare_name(name)
-    served = bare in SERVED_AT_START or (bare in SERVED_IN_A_LOG and not on_zookeeper)
-    if served and not running:
+    if bare in SERVED_AT_START and not running:
         return False
     if not (bare in _NAMES or bare.startswith(_BEGINS)) or _TUNING.fullmatch(bare):
         return False
@@ -98,7 +92,6 @@ def refuse_protection(
     value: object,
     where: str = "",
     *,
-    on_zookeeper: bool = False,
     running: bool = False,
 ) -> None:
     """Refuse a setting that would restrict access and does not.  `where`: whose setting it is, for
@@ -106,10 +99,10 @@ def refuse_protection(
 
     Raises: InvalidSetting, without the value, which may be a secret.
     """
-    if protects(name, value, on_zookeeper=on_zookeeper, running=running):
+    if protects(name, value, running=running):
         raise InvalidSetting(
             f"{where}{name}: found a value, wanted none: kafkalog cannot protect in this way "
-            f"{'here' if bare_name(name) in SERVED_AT_START | SERVED_IN_A_LOG else 'yet'}; "
+            f"{'here' if bare_name(name) in SERVED_AT_START else 'yet'}; "
             "without the setting, everyone who reaches a listener may do everything"
         )
 
@@ -124,6 +117,5 @@ def refuse_protections(found: Mapping[str, object]) -> None:
 
     Raises: InvalidSetting.
     """
-    on_zookeeper = bool(found.get("zookeeper.connect"))
     for name, value in found.items():
-        refuse_protection(name, value, on_zookeeper=on_zookeeper)
+        refuse_protection(name, value)

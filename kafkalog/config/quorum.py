@@ -3,14 +3,14 @@ log that controllers keep."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from kafkalog.config.declare import Flag, Long, Settings, Whole, Word, Words
 
 __all__ = ["QUORUM", "Around", "QuorumConfig"]
 
-BROKER, CONTROLLER, PLAINTEXT = "broker", "controller", "PLAINTEXT"
+BROKER, CONTROLLER = "broker", "controller"
 ADDRESS = r"(\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\],@]+):[0-9]{1,5}"
 PLACES = ("controller.quorum.bootstrap.servers", "controller.quorum.voters")
 NAMES = "controller.listener.names"
@@ -144,12 +144,10 @@ class QuorumConfig(Settings):
         """The names of the controllers' listeners, in capitals."""
         return tuple(name.upper() for name in self.controller_listener_names)
 
-    def quorum_problems(
-        self, around: Around, protocols: Mapping[str, str]
-    ) -> Iterator[tuple[str, str, str]]:
+    def quorum_problems(self, around: Around) -> Iterator[tuple[str, str, str]]:
         """(setting, found, wanted) of values that contradict each other.
 
-        `around`: other settings of the node; `protocols`: by the name of the listener.
+        `around`: other settings of the node.
         """
         if not self.process_roles:
             for name in PLACES:
@@ -163,13 +161,6 @@ class QuorumConfig(Settings):
         names = self.controllers_listeners
         if not names:
             yield NAMES, "none", "the name of the controllers' listener"
-        for name in names if self.controls else ():
-            if (protocol := protocols.get(name, PLAINTEXT)) != PLAINTEXT:
-                yield (
-                    NAMES,
-                    f"{name} with security protocol {protocol}",
-                    "one with PLAINTEXT: kafkalog's own controllers cannot be protected yet",
-                )
         yield from self._listener_problems(around)
         yield from self._voter_problems(around.node)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from kafkalog.config.authorizer import ACL_AUTHORIZER, STANDARD_AUTHORIZER
 from kafkalog.config.broker import BrokerConfig
+from kafkalog.config.consumer_group import group_problems
 from kafkalog.config.listeners import ListenerSettings
 from kafkalog.config.quorum import Around, QuorumConfig
 from kafkalog.errors import InvalidSetting
@@ -86,6 +87,7 @@ def _problems(config: BrokerConfig) -> Iterator[tuple[str, object, str]]:
         if given[wait] > most:
             lag = f"replica.lag.time.max.ms, {given['replica.lag.time.max.ms']}"
             yield wait, given[wait], f"at most {lag}, and {REPLICA_SOCKET_MS}"
+    yield from group_problems(given)
     replicas = "offsets.topic.replication.factor"
     if given.get(replicas, 0) > SHORT_MAX:
         yield replicas, given[replicas], f"at most {SHORT_MAX}"
@@ -93,9 +95,7 @@ def _problems(config: BrokerConfig) -> Iterator[tuple[str, object, str]]:
     if queued in given and config.explicit(queued) and below(queued, given[request]):
         yield queued, given[queued], f"-1 or at least {request}, {given[request]}"
     if isinstance(config, QuorumConfig):
-        pairs = (text.rpartition(":") for text in given["listener.security.protocol.map"])
-        protocols = {name.upper(): protocol for name, _, protocol in pairs}
-        yield from config.quorum_problems(_around(config), protocols)
+        yield from config.quorum_problems(_around(config))
     authorizer = given.get(AUTHORIZER, "")
     on_zookeeper = bool(given.get("zookeeper.connect"))
     served = ACL_AUTHORIZER if on_zookeeper else STANDARD_AUTHORIZER

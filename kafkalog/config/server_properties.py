@@ -36,7 +36,6 @@ _FAMILIES: tuple[tuple[str, str], ...] = (
     ("client.quota.", _LATER),
     ("share.", _LATER),
     ("group.share.", _LATER),
-    ("group.consumer.", _LATER),
     ("group.streams.", _LATER),
     ("group.coordinator.", _UNTUNED),
     ("remote.log.", _UNTIERED),

@@ -41,10 +41,6 @@ class Store(Protocol):
         """The metadata; only settings are read from it."""
 
     @property
-    def zookeeper(self) -> bool:
-        """As in kafkalog.controller.topic_rules.Cluster."""
-
-    @property
     def answers(self) -> Mapping[int, Answer]:
         """Handlers of requests that only a controller with such a store gets, by API key."""
 

@@ -14,7 +14,6 @@ from kafkalog.controller.active import Active, Steps
 from kafkalog.controller.context import unclean_of
 from kafkalog.controller.placement import Start, place
 from kafkalog.controller.records import (
-    Outcome,
     PartitionsCreation,
     TopicCreation,
     TopicDeletion,
@@ -50,9 +49,9 @@ def _cluster(active: Active, enlarged: Collection[str] = ()) -> Cluster:
         active.known(enlarged), config, list(racks), placed,
         factor_default=int(config.get("default.replication.factor", 1)),
         deleted=context.deleted, deletes=active.options.deletes,
-        zookeeper=active.store.zookeeper,
+        zookeeper=True,
         problem=lambda record: active.store.problem(context, record),
-        new_id=lambda: _new_id(active),
+        new_id=lambda: _new_id(active), charge=active.caller.charge,
     )  # fmt: skip
 
 
@@ -63,14 +62,9 @@ def _new_id(active: Active) -> uuid.UUID:
             return found
 
 
-def _topic(
-    name: str, topic_id: uuid.UUID, replicas: Mapping[int, tuple[int, ...]], outcome: Outcome
-) -> Topic:
-    """A topic's new partitions, which some stores create with their leaders."""
-    partitions = {
-        number: outcome.after.get((name, number)) or topics.never_led(number, one)
-        for number, one in replicas.items()
-    }
+def _topic(name: str, topic_id: uuid.UUID, replicas: Mapping[int, tuple[int, ...]]) -> Topic:
+    """A topic's new partitions."""
+    partitions = {number: topics.never_led(number, one) for number, one in replicas.items()}
     return Topic(name, topic_id, partitions)
 
 
@@ -92,7 +86,7 @@ def answer_create_topics(active: Active, request: Any, version: int) -> Steps[Bo
     for one, outcome in zip(decision.records, outcomes, strict=True):
         assert isinstance(one, TopicCreation)
         if outcome.done:
-            created.append(_topic(one.name, one.topic_id, one.replicas, outcome))
+            created.append(_topic(one.name, one.topic_id, one.replicas))
             context.set_unclean(one.name, unclean_of(one.settings))
         else:
             failed[one.name] = Refused(
@@ -114,7 +108,7 @@ def answer_create_partitions(active: Active, request: Any, version: int) -> Step
     for one, outcome in zip(decision.records, outcomes, strict=True):
         assert isinstance(one, PartitionsCreation)
         if outcome.done:
-            created.append(_topic(one.topic, context.ids[one.topic], one.replicas, outcome))
+            created.append(_topic(one.topic, context.ids[one.topic], one.replicas))
         else:
             failed[one.topic] = CHANGED
     yield from topics.topics_changed(context, active.batch, created)
@@ -125,14 +119,8 @@ def answer_delete_topics(active: Active, request: Any, version: int) -> Steps[Bo
     """DeleteTopics: the topics are being deleted from now on, and are gone once every broker has
     dropped them."""
     decision = delete_topics(_cluster(active), translation.deleted_topics(request))
-    outcomes = yield decision.records  # a request that exists already is as good
-    names = []
-    for one, outcome in zip(decision.records, outcomes, strict=True):
-        assert isinstance(one, TopicDeletion)
-        if outcome.removed:
-            topics.topic_removed(active.context, one.topic)
-        else:
-            names.append(one.topic)
+    yield decision.records  # a request that exists already is as good
+    names = [one.topic for one in decision.records if isinstance(one, TopicDeletion)]
     if names:
         yield from deletion.topics_to_delete(active.context, active.batch, names)
     return {"responses": decision.results}

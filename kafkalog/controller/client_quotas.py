@@ -77,13 +77,11 @@ def _refused(message: str) -> Refused:
 
 
 def alter_client_quotas(
-    image: MetadataImage, asked: QuotaChanges, is_address: Callable[[str], bool],
-    unenforced: Collection[str] = (),
-) -> tuple[list[tuple[str, Any]], list[Result]]:  # fmt: skip
+    image: MetadataImage, asked: QuotaChanges, is_address: Callable[[str], bool]
+) -> tuple[list[tuple[str, Any]], list[Result]]:
     """The records of a change, and its response's `entries`, one per entity.
 
-    `is_address`: True for an IP address, or a name that has one.  `unenforced`: keys that this
-    cluster does not enforce: they are refused, and may be removed.  As in Kafka, an entity that is
+    `is_address`: True for an IP address, or a name that has one.  As in Kafka, an entity that is
     named twice is refused, but its first change is made.
     """
     records: list[tuple[str, Any]] = []
@@ -93,10 +91,6 @@ def alter_client_quotas(
         try:
             if change.entity in results or _repeats(change):
                 raise _refused(f"Ignoring duplicate entity {entity_text(change.entity)}")
-            for key, value in change.values:
-                if key in unenforced and value is not None:
-                    raise _refused(f"{key}: a cluster on ZooKeeper does not enforce it here; it "
-                                   "can only be removed")  # fmt: skip
             found = list(_records(image, change, is_address))
             records += () if asked.validate_only else found
         except Refused as error:

@@ -12,8 +12,6 @@ from typing import NamedTuple, Protocol
 
 from kafkalog.controller.leader_election import Leadership
 from kafkalog.controller.records import (
-    DONE,
-    Outcome,
     PartitionChange,
     PartitionState,
     TopicPartition,
@@ -159,11 +157,10 @@ class Context:
         if said is not None:
             self._unclean[topic] = said
 
-    def moved_off(self, broker: int, key: TopicPartition, *, stray: bool) -> None:
-        """A broker no longer keeps a partition, whose disk no longer counts as lost.  `stray`: it
-        must be asked to drop its copy."""
-        if stray:
-            self.stray_replicas.setdefault(key[0], set()).add((key[1], broker))
+    def moved_off(self, broker: int, key: TopicPartition) -> None:
+        """A broker no longer keeps a partition, whose disk no longer counts as lost: it must be
+        asked to drop its copy."""
+        self.stray_replicas.setdefault(key[0], set()).add((key[1], broker))
         if key in (lost := self.offline_log_dirs.get(broker, frozenset())):
             self.offline_log_dirs[broker] = lost - {key}
 
@@ -190,9 +187,9 @@ class Context:
             leader_recovery_state=int(new.recovering), partition_epoch=one.partition_epoch + 1,
         )  # fmt: skip
 
-    def written(self, change: PartitionChange, outcome: Outcome = DONE) -> None:
-        """A change was written; `outcome`: of its record."""
-        for key, one in (*change.after.items(), *outcome.after.items()):
+    def written(self, change: PartitionChange) -> None:
+        """A change was written."""
+        for key, one in change.after.items():
             if one.partition_epoch != self.partitions[key].partition_epoch:
                 self.written_by[key] = self.claim.epoch
             self.partitions[key] = one

@@ -185,7 +185,7 @@ def write(
         if not outcome.done:
             continue
         first = context.partitions[key].leader_epoch == NEVER_LED
-        context.written(one, outcome)
+        context.written(one)
         holding = set(context.holding(key))
         if to_holders:
             replicas = context.partitions[key].replicas

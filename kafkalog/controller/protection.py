@@ -5,7 +5,7 @@ Each function takes a decoded request, and returns the name of the response's li
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from kafkalog.controller import acls, users
@@ -37,18 +37,13 @@ def _user_scram_credentials(body: Any) -> Asked:
     )
 
 
-def client_quotas(
-    body: Any, is_address: Callable[[str], bool], unenforced: Collection[str] = ()
-) -> Asked:
-    """Change quotas.  `is_address`, `unenforced`: as in alter_client_quotas; the first is asked
-    now, not while others wait for the metadata."""
+def client_quotas(body: Any, is_address: Callable[[str], bool]) -> Asked:
+    """Change quotas.  `is_address`: as in alter_client_quotas; it is asked now, not while others
+    wait for the metadata."""
     asked = translation.quota_changes(body)
     names = {name for one in asked.changes for kind, name in one.entity if kind == IP and name}
     known = {name for name in names if is_address(name)}
-    return Asked(
-        "entries",
-        lambda image: alter_client_quotas(image, asked, known.__contains__, unenforced),
-    )
+    return Asked("entries", lambda image: alter_client_quotas(image, asked, known.__contains__))
 
 
 def _create_acls(body: Any) -> Asked:

@@ -247,7 +247,7 @@ def _go_on(
             context.stale |= outcome.stale
             if outcome.done:
                 before = {key: context.partitions[key] for key in one.after}
-                context.written(one, outcome)
+                context.written(one)
                 for key in one.after:
                     after = context.partitions[key]
                     if moving(after) and _complete(after):
@@ -279,9 +279,7 @@ def _write_ends(
     ]
     outcomes = yield changes
     for one, outcome in zip(changes, outcomes, strict=True):
-        if outcome.done:
-            context.partitions.update(outcome.after)
-        else:
+        if not outcome.done:
             context.partitions.update((key, ending[key]) for key in one.after)
             batch.update_metadata(one.after)
 
@@ -333,7 +331,7 @@ def _tell(context: Context, batch: RequestBatch, key: TopicPartition, was: Parti
                 batch.leader_and_isr([each], key, new=each in one.adding_replicas)
     for each in _without(was.replicas, one.replicas):
         batch.stop_replica(each, key, delete=True)
-        context.moved_off(each, key, stray=batch.asks_to_drop)
+        context.moved_off(each, key)
 
 
 def _end(context: Context, batch: RequestBatch, done: Iterable[TopicPartition]) -> Deciding[None]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from kafkalog.controller.leader_election import Leadership
@@ -124,10 +123,6 @@ class Outcome(NamedTuple):
     """Why it was refused, for the log."""
     stale: frozenset[TopicPartition] = frozenset()
     """Partitions that may differ in the store from what the controller knows."""
-    after: Mapping[TopicPartition, Partition] = MappingProxyType({})
-    """Partitions that the store has written otherwise than the record says."""
-    removed: bool = False
-    """The topic that was to be deleted is gone: no broker is asked to drop it."""
 
 
 DONE = Outcome(True)

@@ -76,9 +76,6 @@ def _parts(row: Fields) -> Iterator[tuple[Fields, str]]:
 class RequestBatch:
     """The requests that follow from one event."""
 
-    asks_to_drop = True
-    """Brokers drop a copy only when they are asked to."""
-
     def __init__(self, context: Context, listener: str) -> None:
         """`listener`: the one by which brokers reach each other."""
         self._context = context

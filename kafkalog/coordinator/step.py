@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from kafkalog.wire.error_codes import ErrorCode
@@ -44,6 +44,8 @@ class Call(NamedTuple):
     """Why what another part allowed the sender no longer holds; NONE: it does."""
     size: int = 0
     """Approximate memory of `body`, in bytes."""
+    visible: Callable[[Collection[str]], Collection[str]] = lambda names: names
+    """Those of some topics that the sender may describe."""
     rows: Callable[[str], Any] = lambda _field: []
     """An empty list for a field of the answer, to which pieces are added (+=); it may encode
     each, and leave out what the sender may not see."""

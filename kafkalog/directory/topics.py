@@ -6,13 +6,15 @@ from typing import Protocol
 
 from kafkalog.config.topic import TopicConfig
 
-__all__ = ["METADATA_CONFIG", "TopicConfigs", "TopicSource"]
+__all__ = ["METADATA_BYTES_MAX", "METADATA_CONFIG", "TopicConfigs", "TopicSource"]
 
 TopicConfigs = Mapping[str, object] | Callable[[str], Mapping[str, object] | None] | None
 """Settings of all topics, or a function from a topic's name to its settings."""
 
 
-METADATA_CONFIG = TopicConfig({"max.message.bytes": 16 << 20})
+METADATA_BYTES_MAX = 16 << 20
+"""max.message.bytes of the metadata log."""
+METADATA_CONFIG = TopicConfig({"max.message.bytes": METADATA_BYTES_MAX})
 """Settings of the metadata log, whatever the topics' are: they never truncate it."""
 
 

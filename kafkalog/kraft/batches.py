@@ -130,12 +130,10 @@ def control_batch(
     return _sealed(columns, room, int(lib.KL_ATTR_CONTROL), offset, epoch)
 
 
-def leader_change_value(node_id: int, directory_id: bytes | None) -> bytes:
-    """LeaderChangeMessage of a quorum of one; with `directory_id` version 1 (KIP-853)."""
-    version = 0 if directory_id is None else 1
-    voter = struct.pack(">i", node_id) + (directory_id or b"") + b"\0"
-    voters = b"\x02" + voter  # a compact array of one
-    return struct.pack(">hi", version, node_id) + voters + voters + b"\0"
+def leader_change_value(node_id: int) -> bytes:
+    """LeaderChangeMessage of a quorum of one, in version 0: Kafka 4.4 reads no other."""
+    voters = b"\x02" + struct.pack(">i", node_id) + b"\0"  # a compact array of one
+    return struct.pack(">hi", 0, node_id) + voters + voters + b"\0"
 
 
 def snapshot_header_value(last_timestamp_ms: int) -> bytes:

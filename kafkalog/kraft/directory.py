@@ -201,13 +201,15 @@ def check_alone(image: MetadataImage, meta: MetaProperties | None) -> None:
             )
 
 
-def first_records(manager: Manager) -> Sequence[Record]:
+def first_records(manager: Manager, formatted: Sequence[Record] = ()) -> Sequence[Record]:
     """The first records of a new metadata log: what its directory was formatted with, else the
     levels of our features; and the records that these require.
 
+    `formatted`: the records that were found elsewhere than in bootstrap.checkpoint.
+
     Raises: ArgumentError (unknown records or level), CorruptLog.
     """
-    records = _bootstrap(manager) or []
+    records = [*formatted] or _bootstrap(manager) or []
     levels = {
         one["name"]: one["feature_level"] for name, one in records if name == "FeatureLevelRecord"
     }

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.directory import Directory
-from kafkalog.disk.layout import METADATA_TOPIC, uuid_text
+from kafkalog.disk.layout import METADATA_TOPIC
 from kafkalog.errors import (
     Closed,
     KafkalogError,
@@ -38,7 +38,7 @@ from kafkalog.kraft.loading import (
     Loaded,
     known_epoch,
     load,
-    render_quorum_state,
+    render_own_state,
 )
 from kafkalog.kraft.plan import Plan, Record, Site
 from kafkalog.kraft.records import encode
@@ -192,10 +192,7 @@ class MetadataLog:
 
     def _lead(self, epoch: int) -> None:
         self._epoch = epoch
-        voter = None
-        if self._loaded.kraft_version:
-            voter = self._directory_id().bytes
-        value = leader_change_value(self._meta.node_id, voter)
+        value = leader_change_value(self._meta.node_id)
         batch = control_batch(
             [(LEADER_CHANGE, value)], self._tail.end_offset, epoch, self.manager.clock.now_ms()
         )
@@ -209,8 +206,8 @@ class MetadataLog:
 
     def _save_quorum_state(self) -> None:
         # Last: Kafka and we take a higher epoch from the log itself.
-        voter = uuid_text(self._directory_id()) if self._loaded.kraft_version else None
-        data = render_quorum_state(self._meta.node_id, self._epoch, voter)
+        voter = self._directory_id() if self._loaded.kraft_version else None
+        data = render_own_state(self._meta.node_id, self._epoch, voter)
         with Directory(self._log.path) as folder:
             if self.manager.state.directory.gathers:
                 folder.gather()  # see _settle: the log syncs its folder

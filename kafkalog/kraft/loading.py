@@ -8,7 +8,6 @@ from typing import NamedTuple
 from uuid import UUID
 
 from kafkalog.disk.directory import Directory
-from kafkalog.disk.layout import uuid_text
 from kafkalog.errors import ArgumentError, CorruptLog
 from kafkalog.kraft.batches import KRAFT_VERSION, VOTERS, Raw, kraft_version_of, records_in
 from kafkalog.kraft.records import decode
@@ -16,9 +15,12 @@ from kafkalog.kraft.snapshots import SnapshotName, list_snapshots, read_snapshot
 from kafkalog.log.log import Log
 from kafkalog.metadata.changes import Replay
 from kafkalog.metadata.image import MetadataImage, empty_image
+from kafkalog.raft.messages import QuorumState
+from kafkalog.raft.quorum_state import render_quorum_state
+from kafkalog.raft.replicas import ReplicaKey
 
 __all__ = [
-    "QUORUM_STATE", "Loaded", "known_epoch", "load", "render_observer_state", "render_quorum_state",
+    "QUORUM_STATE", "Loaded", "known_epoch", "load", "render_observer_state", "render_own_state",
 ]  # fmt: skip
 
 QUORUM_STATE = "quorum-state"
@@ -88,9 +90,11 @@ class Loaded:
             self.removed.add(entry.fields.topic_id)
 
 
-def load(log: Log, cluster_id: str, node_id: int, end: int | None = None) -> Loaded:
+def load(
+    log: Log, cluster_id: str, node_id: int, end: int | None = None, oldest: int = 0
+) -> Loaded:
     """Read the newest snapshot that is complete and connects to the log, then the log, up to `end`;
-    None: all of it.
+    None: all of it.  `oldest`: snapshots that end below this offset are not read.
 
     Raises: CorruptLog if neither it nor the log has the beginning.
     """
@@ -98,7 +102,7 @@ def load(log: Log, cluster_id: str, node_id: int, end: int | None = None) -> Loa
     start, end = log.start_offset, log.end_offset if end is None else end
     loaded = Loaded(cluster_id, node_id)
     for name in reversed(list_snapshots(log.path)):
-        if name.offset < start:
+        if name.offset < max(start, oldest):
             break
         loaded = Loaded(cluster_id, node_id)
         try:
@@ -180,29 +184,19 @@ def _quorum_epoch(data: bytes | None) -> _Quorum:
         return _Quorum(0, None)  # Kafka, too, then takes the epoch from the log
 
 
-def render_quorum_state(node_id: int, epoch: int, directory_id: str | None) -> bytes:
+def render_own_state(node_id: int, epoch: int, directory_id: UUID | None) -> bytes:
     """quorum-state of a node that is its own quorum.
 
     `directory_id`: for a quorum of version 1 (KIP-853), which has other fields.
     """
-    content: dict[str, object] = {"leaderId": node_id, "leaderEpoch": epoch, "votedId": -1}
-    if directory_id is None:
-        content = {"clusterId": "", **content, "appliedOffset": 0,
-                   "currentVoters": [{"voterId": node_id}], "data_version": 0}  # fmt: skip
-    else:
-        content.update(votedId=node_id, votedDirectoryId=directory_id, data_version=1)
-    return json.dumps(content, separators=(",", ":")).encode()
+    voted = None if directory_id is None else ReplicaKey(node_id, directory_id)
+    version = 0 if directory_id is None else 1
+    return render_quorum_state(QuorumState(epoch, node_id, voted), version, [node_id])
 
 
 def render_observer_state(
     leader: int, epoch: int, voters: Sequence[int], kraft_version: int
 ) -> bytes:
     """quorum-state of a node without a vote.  `voters`: those of the settings, for version 0."""
-    content: dict[str, object] = {"leaderId": leader, "leaderEpoch": epoch, "votedId": -1}
-    if kraft_version:
-        content.update(votedDirectoryId=uuid_text(UUID(int=0)), data_version=1)
-    else:
-        named = [{"voterId": one} for one in sorted(voters)]
-        content = {"clusterId": "", **content, "appliedOffset": 0, "currentVoters": named,
-                   "data_version": 0}  # fmt: skip
-    return json.dumps(content, separators=(",", ":")).encode()
+    known = None if leader < 0 else leader
+    return render_quorum_state(QuorumState(epoch, known), kraft_version, sorted(voters))

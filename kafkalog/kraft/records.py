@@ -38,8 +38,19 @@ def record_version(name: str, level: int) -> int:
 
 def encode(name: str, fields: Any, image: MetadataImage) -> bytes:
     """A record's framed bytes.  `fields`: a mapping, or the result of `decode`."""
-    level = image.features.get(METADATA_VERSION, LEVEL_NEW)
-    return bytes(wire.METADATA.encode(name, record_version(name, level), fields))
+    version = record_version(name, image.features.get(METADATA_VERSION, LEVEL_NEW))
+    if name == "BrokerRegistrationChangeRecord":
+        version = min(version, _least_version(fields))
+    return bytes(wire.METADATA.encode(name, version, fields))
+
+
+def _least_version(fields: Any) -> int:
+    """The lowest version of a BrokerRegistrationChangeRecord that has its changes, as Kafka writes
+    it."""
+    given = dict(fields)
+    if given.get("cordoned_log_dirs") is not None:
+        return 3
+    return 2 if given.get("log_dirs") else int(bool(given.get("in_controlled_shutdown")))
 
 
 def decode(value: bytes) -> Entry | str:

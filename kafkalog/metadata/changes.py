@@ -27,6 +27,7 @@ __all__ = [
     "partition_fields",
     "snapshot_entries",
     "token_fields",
+    "token_of",
 ]
 
 _ACL_FIELDS = (
@@ -186,9 +187,11 @@ class Changes:
             if record.topic_name in ("", topic.name):
                 _, partitions = self._topic(topic.id, "ClearElrRecord")
                 for number, one in partitions.items():
-                    partitions[number] = one._replace(
-                        eligible_leader_replicas=(), last_known_elr=()
-                    )
+                    if one.eligible_leader_replicas or one.last_known_elr:
+                        partitions[number] = one._replace(
+                            eligible_leader_replicas=(), last_known_elr=(),
+                            partition_epoch=one.partition_epoch + 1,
+                        )  # fmt: skip
 
     # ---- settings, features, producer ids ------------------------------------------------------
 
@@ -266,12 +269,7 @@ class Changes:
             quotas[entity] = values
 
     def _token(self, record: Any) -> None:
-        owner, requester = map(parse_principal, (record.owner, record.requester))
-        renewers = tuple(map(parse_principal, record.renewers))
-        times = record.issue_timestamp, record.max_timestamp, record.expiration_timestamp
-        self._set(
-            "tokens", record.token_id, Token(record.token_id, owner, requester, renewers, *times)
-        )
+        self._set("tokens", record.token_id, token_of(dict(record)))
 
     def _credential(self, record: Any) -> None:
         credential = Credential(
@@ -459,6 +457,15 @@ def token_fields(token: Token) -> dict[str, Any]:
         "expiration_timestamp": token.expires_ms,
         "token_id": token.id,
     }
+
+
+def token_of(fields: Mapping[str, Any]) -> Token:
+    """The token of a DelegationTokenRecord, the reverse of `token_fields`."""
+    times = (fields[name] for name in ("issue_timestamp", "max_timestamp", "expiration_timestamp"))
+    return Token(
+        fields["token_id"], parse_principal(fields["owner"]), parse_principal(fields["requester"]),
+        tuple(map(parse_principal, fields["renewers"])), *times,
+    )  # fmt: skip
 
 
 def snapshot_entries(image: MetadataImage) -> Iterator[tuple[str, Any]]:

@@ -9,6 +9,7 @@ from kafkalog.metadata.image import ELIGIBLE_REPLICAS, METADATA_VERSION
 
 __all__ = [
     "FIRST_LEVELS",
+    "GROUP_VERSION",
     "KRAFT_VERSION",
     "KRAFT_VERSION_SINCE",
     "LEVEL",
@@ -25,15 +26,16 @@ LEVEL_NEW = 27
 """The level of a new directory, 4.1-IV1: Kafka 4.1 and later can open it."""
 LEVEL_MIN = 7
 """3.3-IV3, the oldest level that Kafka 4 supports."""
+GROUP_VERSION = "group.version"
+"""1: consumer groups whose members heartbeat (KIP-848)."""
 KRAFT_VERSION = "kraft.version"
 KRAFT_VERSION_SINCE = 21
 """The first metadata.version with kraft.version 1: 3.9-IV0."""
 SUPPORTED: Mapping[str, tuple[int, int]] = {
     METADATA_VERSION: (LEVEL_MIN, LEVEL), ELIGIBLE_REPLICAS: (0, 1), KRAFT_VERSION: (0, 1),
-    "transaction.version": (0, 2),
+    "transaction.version": (0, 2), GROUP_VERSION: (0, 1),
 }  # fmt: skip
-"""Features that are announced, and their levels.  The metadata also has a level of group.version,
-as Kafka writes it: if it were announced, clients would use a protocol that is not supported yet."""
+"""Features that are announced, and their levels."""
 RELEASES = (
     "3.0-IV1", "3.1-IV0", "3.2-IV0", "3.3-IV0", "3.3-IV1", "3.3-IV2", "3.3-IV3", "3.4-IV0",
     "3.5-IV0", "3.5-IV1", "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2", "3.7-IV0", "3.7-IV1",
@@ -43,7 +45,7 @@ RELEASES = (
 )  # fmt: skip
 """Kafka's names of the levels of metadata.version, from 1 on."""
 _SINCE: Mapping[str, tuple[int, ...]] = {
-    ELIGIBLE_REPLICAS: (26,), "group.version": (22,), "share.version": (28, 31),
+    ELIGIBLE_REPLICAS: (26,), GROUP_VERSION: (22,), "share.version": (28, 31),
     "streams.version": (29,), "transaction.version": (24, 24),
 }  # fmt: skip
 """For each level of a feature, the metadata.version from which a new cluster has it.  Source:

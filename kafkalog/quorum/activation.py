@@ -14,11 +14,12 @@ from kafkalog.metadata.levels import LEVEL_MIN
 from kafkalog.quorum.sessions import Committed
 from kafkalog.quorum.writing import MetadataRecord, MetadataRecords
 
-__all__ = ["activation", "in_batches"]
+__all__ = ["ABORT", "activation", "in_batches"]
 
 TRANSACTIONS_SINCE = 13
 """The first metadata.version that has transactions of the metadata log: 3.6-IV1."""
 ABORT: MetadataRecord = ("AbortTransactionRecord", {"reason": "Controller failover"})
+"""The end of a transaction whose controller did not end it."""
 END: MetadataRecord = ("EndTransactionRecord", {})
 
 
@@ -40,11 +41,12 @@ def activation(
          if name == "FeatureLevelRecord" and one["name"] == METADATA_VERSION),
         LEVEL_MIN,
     )  # fmt: skip
-    if level >= TRANSACTIONS_SINCE:
-        records += [begin("Bootstrap records"), *bootstrap, END]
-    else:
-        records += bootstrap
-    yield MetadataRecords(records)
+    if level < TRANSACTIONS_SINCE:
+        yield MetadataRecords([*records, *bootstrap])
+        return
+    # A transaction of their own, however many they are.
+    records += [begin("Bootstrap records"), *bootstrap, END]
+    yield MetadataRecords(records, atomic=False)
 
 
 def in_batches(

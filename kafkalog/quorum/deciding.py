@@ -31,7 +31,7 @@ from kafkalog.quorum.writing import MetadataRecord
 
 __all__ = ["LOST", "UNASSIGNED", "Deciding", "keeps_eligible", "placed_at"]
 
-UNASSIGNED, LOST = uuid.UUID(int=0), uuid.UUID(int=1)
+UNASSIGNED, LOST = uuid.UUID(int=1), uuid.UUID(int=2)
 """Directories of replicas: not chosen yet, and offline; MIGRATING: unknown (KIP-858)."""
 MIN_INSYNC, UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 ELIGIBLE_SINCE = 23

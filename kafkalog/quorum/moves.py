@@ -44,22 +44,21 @@ def elect_leaders(store: Committed, active: Active, request: Any, version: int) 
     else:
         pairs = [(one.topic, one.partitions) for one in asked]
     records: list[MetadataRecord] = []
-    results: dict[str, list[Body]] = {}
+    results: list[Body] = []
     done: set[tuple[str, int]] = set()
     for name, numbers in pairs:
-        rows = results.setdefault(name, [])
+        rows: list[Body] = []
+        results.append({"topic": name, "partition_result": rows})
         for number in numbers:
-            if (name, number) in done:
-                continue
-            done.add((name, number))
             made, code, why = _elected(deciding, name, number, kind)
-            records += made
+            if (name, number) not in done:
+                records += made
+            done.add((name, number))
             if asked is not None or code != ErrorCode.ELECTION_NOT_NEEDED:
                 row = {"partition_id": number, "error_code": code, "error_message": why}
                 rows.append(row)
     yield MetadataRecords(records, atomic=False)
-    found = [{"topic": topic, "partition_result": rows} for topic, rows in results.items()]
-    return {"error_code": ErrorCode.NONE, "replica_election_results": found}
+    return {"error_code": ErrorCode.NONE, "replica_election_results": results}
 
 
 def _elected(

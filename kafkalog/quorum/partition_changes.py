@@ -21,7 +21,7 @@ EPOCHS_SINCE = 12
 """The first metadata.version at which a smaller ISR needs no other leader epoch: 3.6-IV0."""
 DIRECTORIES_SINCE = 17
 """The first metadata.version that has the directories of replicas: 3.7-IV2."""
-MIGRATING = uuid.UUID(int=2)
+MIGRATING = uuid.UUID(int=0)
 """The directory of a replica from before that version."""
 UNCHANGED = -2
 """PartitionChangeRecord.leader."""
@@ -29,7 +29,7 @@ RECOVERING = 1
 
 
 class Election(Enum):
-    """Who may lead."""
+    """The replicas among which a leader is elected."""
 
     ONLINE = "any in sync"
     PREFERRED = "the first replica, if it is in sync"
@@ -63,7 +63,7 @@ class Wanted(NamedTuple):
     lost: Collection[int] = ()
     """Replicas that came back without all of their records."""
     directories: Mapping[int, uuid.UUID] = {}
-    """Of replicas that are in another directory now."""
+    """The directories of replicas that are in another one now."""
 
 
 def wanted(one: Partition, election: Election = Election.ONLINE) -> Wanted:

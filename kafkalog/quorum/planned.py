@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
+from ipaddress import ip_address
 from typing import Any
 
 from kafkalog.controller import protection, tokens
@@ -16,7 +17,6 @@ from kafkalog.controller.settings import each
 from kafkalog.disk.layout import random_topic_id, uuid_text
 from kafkalog.kraft.features import Ranges, update_features
 from kafkalog.metadata import configs, translation
-from kafkalog.metadata.addresses import address_of
 from kafkalog.metadata.image import BROKER, MetadataImage
 from kafkalog.metadata.levels import KRAFT_VERSION
 from kafkalog.metadata.requests import ResourceChange, SettingChanges
@@ -99,18 +99,26 @@ def _again(
 
 # ---- ACLs, credentials, quotas -------------------------------------------------------------------
 
+
+def _is_address(text: str) -> bool:
+    """True for an address: names are looked up by the server, not while others wait."""
+    try:
+        return bool(ip_address(text))
+    except ValueError:
+        return False
+
+
 PROTECTING: Mapping[int, Any] = {
     **protection.PROTECTION,
-    apis.ALTER_CLIENT_QUOTAS.key: partial(
-        protection.client_quotas, is_address=lambda name: bool(address_of(name))
-    ),
+    apis.ALTER_CLIENT_QUOTAS.key: partial(protection.client_quotas, is_address=_is_address),
 }
 """How each of these requests becomes a plan, by API key."""
 
 
 def protect(key: int, store: Committed, active: Active, request: Any) -> Steps[Body]:
-    """A request of PROTECTING."""
-    field, plan = PROTECTING[key](request)
+    """A request of PROTECTING, or what the server made of it."""
+    asked = request if isinstance(request, protection.Asked) else PROTECTING[key](request)
+    field, plan = asked
     records, results = plan(store.image)
     yield MetadataRecords(records)
     return {field: results}

@@ -16,14 +16,14 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from kafkalog.controller.active import Active, Answer, Periodic, Steps, Work
+from kafkalog.controller.active import Active, Answer, NotActive, Periodic, Steps, Work
 from kafkalog.controller.context import Context
 from kafkalog.controller.events import Clock, Options
 from kafkalog.controller.records import Record, TopicPartition
 from kafkalog.controller.requests import RequestBatch, Send
 from kafkalog.metadata.image import MetadataImage
 from kafkalog.quorum import isr, moves, planned, registrations, topics
-from kafkalog.quorum.activation import activation, in_batches
+from kafkalog.quorum.activation import ABORT, activation, in_batches
 from kafkalog.quorum.deciding import level_of
 from kafkalog.quorum.sessions import Committed, Sessions
 from kafkalog.quorum.writing import (
@@ -79,8 +79,6 @@ class Snapshot:
 class _Untold(RequestBatch):
     """No requests: brokers follow the metadata log."""
 
-    asks_to_drop = False
-
     def leader_and_isr(self, *_: object, **__: object) -> None:
         """Nothing."""
 
@@ -101,17 +99,20 @@ class _Untold(RequestBatch):
 class QuorumStore(Committed):
     """The records of one active controller."""
 
-    zookeeper = False
-
     def __init__(
-        self, snapshot: Snapshot, sessions: Sessions, bootstrap: Sequence[MetadataRecord] = (),
-        wall_ms: Callable[[int], int] = lambda now_ms: now_ms, options: Options | None = None,
+        self, snapshot: Snapshot, sessions: Sessions, bootstrap: Sequence[MetadataRecord],
+        wall_ms: Callable[[int], int], options: Options,
     ) -> None:  # fmt: skip
         """`bootstrap`: the first records of a new cluster; `wall_ms`: the time of day, from the
         controller's; `options`: the controller's, for the periods of its clocks."""
         super().__init__(snapshot.whole, sessions, wall_ms)
         self._bootstrap, self._in_transaction = bootstrap, snapshot.in_transaction
         self._options = options
+        self.answers: Mapping[int, Answer] = {
+            **{key: self._plain(step) for key, step in STEPS.items()},
+            **{key: self._answer(step) for key, step in VERSIONED.items()},
+        }
+        """The answers to all requests of brokers and clients."""
 
     # ---- the interface of a store ----------------------------------------------------------------
 
@@ -126,9 +127,7 @@ class QuorumStore(Committed):
     @property
     def periodic(self) -> Mapping[Clock, Periodic]:
         """The balance of leaderships, unclean elections, expired tokens, and a record when
-        nothing else is written; none without `options`."""
-        if self._options is None:
-            return {Clock.BALANCE: self._every(moves.rebalance, 300_000)}
+        nothing else is written."""
         get = self._options.config.get
         found = {
             Clock.UNCLEAN: self._every(
@@ -161,13 +160,6 @@ class QuorumStore(Committed):
         step = registrations.fence_expired
         return [Work("ends of sessions", partial(step, self), step)]
 
-    @property
-    def answers(self) -> Mapping[int, Answer]:
-        """The answers to all requests of brokers and clients."""
-        versioned = {key: self._answer(step) for key, step in VERSIONED.items()}
-        plain = {key: self._plain(step) for key, step in STEPS.items()}
-        return {**plain, **versioned}
-
     def _answer(self, step: Step) -> Answer:
         return lambda active, request, version: step(self, active, request, version)
 
@@ -180,9 +172,18 @@ class QuorumStore(Committed):
             (outcome,) = yield wanted
             return outcome
         assert isinstance(wanted, MetadataRecords)
-        level = level_of(self.image)
-        for records in in_batches(level, wanted.records, wanted.atomic, RECORDS_MAX):
-            (self.image,) = yield Append(0, records)
+        pieces = in_batches(level_of(self.image), wanted.records, wanted.atomic, RECORDS_MAX)
+        for at, records in enumerate(pieces):
+            try:
+                (self.image,) = yield Append(0, records)
+            except NotActive:
+                raise
+            except (
+                Exception
+            ):  # of these records alone: the next ones must not be in its transaction
+                if at and wanted.atomic:
+                    (self.image,) = yield Append(0, [ABORT])
+                raise
         return None
 
 

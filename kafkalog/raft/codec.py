@@ -375,11 +375,12 @@ def _place(found: Any) -> OffsetAndEpoch | None:
 
 
 def control_record(control: Control, version: int) -> tuple[bytes, bytes]:
-    """Key and value of a control record; `version`: kraft.version."""
+    """Key and value of a control record; `version`: kraft.version, on which none depends now."""
     if isinstance(control, VersionChange):
         return CONTROL.encode("KRaftVersion", 0, {"kraft_version": control.version})
     if isinstance(control, LeaderChange):
-        return CONTROL.encode("LeaderChange", min(version, 1), {
+        # Never version 1, which has directory ids: Kafka 4.4 writes 0, and reads all as 0.
+        return CONTROL.encode("LeaderChange", 0, {
             "leader_id": control.leader_id,
             "voters": [_named(one) for one in control.voters],
             "granting_voters": [_named(one) for one in control.granting],

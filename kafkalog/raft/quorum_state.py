@@ -35,9 +35,8 @@ def render_quorum_state(state: QuorumState, version: int, voters: Sequence[int])
             "data_version": 0,
         }  # fmt: skip
         return _compact(content)
-    content["votedId"] = NOBODY if voted is None else voted.id
-    if voted is not None:
-        content["votedDirectoryId"] = uuid_text(voted.directory_id)
+    voter = voted or ReplicaKey(NOBODY)
+    content |= {"votedId": voter.id, "votedDirectoryId": uuid_text(voter.directory_id)}
     return _compact({**content, "data_version": 1})
 
 

@@ -180,7 +180,8 @@ def _client(config: ServerConfig, listener: str) -> ClientConfig:
             raise InvalidSetting(
                 f"{setting}: found {mechanism}, wanted one of {', '.join(MECHANISMS)}"
             )
-        if not at_controllers and mechanism not in own.sasl_enabled_mechanisms:
+        served = {text.partition("://")[0].upper() for text in config.listeners}
+        if listener in served and mechanism not in own.sasl_enabled_mechanisms:
             raise InvalidSetting(
                 f"{setting}: found {mechanism}, wanted one of sasl.enabled.mechanisms of this "
                 f"listener: {', '.join(own.sasl_enabled_mechanisms)}"

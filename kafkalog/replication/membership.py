@@ -99,10 +99,11 @@ class Controlling(Protocol):
     def ask(
         self, api: Api, request: Any, version: int,
         answer: Callable[[Mapping[str, Any] | Exception | None], None], *, size: int = 0,
+        context: Any = None,
     ) -> None:  # fmt: skip
         """Ask the controller; `answer` is called once, with None if another node is the
         controller, with an exception if the request failed.  `size`: the request's memory, in
-        bytes.
+        bytes; `context`: the caller, whose quota counts.
 
         Raises: Timeout: requests of too many bytes wait.
         """

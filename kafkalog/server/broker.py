@@ -136,14 +136,8 @@ class Broker:
             given["listeners"] = places.named(ANY_PORT if listeners is None else listeners)
         self._config = ServerConfig.of(given)
         check_served(self._config)
-        if not self._config.serves_clients:
-            raise InvalidSetting(
-                "process.roles: found controller, wanted a role with broker: kafkalog serve runs "
-                "a controller alone"
-            )
         self._given = ServerConfig.without_texts_of_secrets(given)
-        alone = not isinstance(listeners, str) and listeners is not None and not listeners
-        planned = () if alone else places.of_brokers(self._config)
+        planned = self._planned(listeners)
         self._clock: Clock = clock or SystemClock()
         self._mechanisms = self._mechanisms_of(planned)
         self._manual = not isinstance(self._clock, SystemClock)
@@ -178,6 +172,16 @@ class Broker:
         return f"kafkalog {os.path.basename(self._path)}"
 
     # ---- beginning -------------------------------------------------------------------------
+
+    def _planned(self, listeners: str | Sequence[str] | None) -> tuple[places.Listener, ...]:
+        """The listeners for clients and brokers; none if `listeners` is an empty list."""
+        if not self._config.serves_clients:
+            raise InvalidSetting(
+                "process.roles: found controller, wanted a role with broker: kafkalog serve runs "
+                "a controller alone"
+            )
+        alone = not isinstance(listeners, str) and listeners is not None and not listeners
+        return () if alone else places.of_brokers(self._config)
 
     def _mechanisms_of(self, planned: Sequence[places.Listener]) -> dict[int, Mechanisms]:
         """The SASL mechanisms of each listener that has some, by its number."""
@@ -223,7 +227,7 @@ class Broker:
         acknowledger = self._owned(Acknowledger(reactor, clock, name), Acknowledger.stop)
         appends = Appends(partitions, reactor, acknowledger, clock)
         bulk = self._owned(SerialExecutor(f"{name} bulk"), SerialExecutor.stop)
-        groups = group_coordinator(config, partitions, appends, clock)
+        groups = group_coordinator(config, metadata, partitions, appends, clock, bulk.submit)
         deletions = self._owned(Deletions(partitions.low_watermark, clock, name), Deletions.stop)
         peers = forwarder = None
         if self._member is not None:
@@ -308,6 +312,14 @@ class Broker:
         assert self._zookeeper is not None
         self._controller = candidate(self._zookeeper, self._config)
         self._undo.append(self._controller.stop)
+        if self._config.delegation_token_secret_key:
+            controller = self._controller
+
+            def as_controller(work: Callable[[], None]) -> None:
+                if controller.is_active:
+                    forwarder.submit(work)
+
+            expire_tokens(self._manager, self._zookeeper, self._config, as_controller)
         return ClusterMember(self._zookeeper, self._controller, forwarder)
 
     def _check_keys(self, image: MetadataImage) -> None:
@@ -317,7 +329,8 @@ class Broker:
     def _start(self, node: Node, endpoints: Sequence[tuple[str, str, int, int]]) -> None:
         """Start all parts."""
         reactor = node.reactor
-        dispatch = Dispatch(node, routes_of(node.on_zookeeper))
+        routes = routes_of(on_zookeeper=node.on_zookeeper, under_controllers=node.under_controllers)
+        dispatch = Dispatch(node, routes)
         workers = self._owned(
             Workers(reactor, dispatch, self._name, node.bulk, node.quotas.resolve), Workers.join
         )
@@ -430,14 +443,19 @@ class Broker:
 
         Raises: Closed.
         """
-        self._node.reactor.pause(True)
+        self._pause(True)
 
     def resume(self) -> None:
         """Continue after `pause`.
 
         Raises: Closed.
         """
-        self._node.reactor.pause(False)
+        self._pause(False)
+
+    def _pause(self, on: bool) -> None:
+        self._node.reactor.pause(on)
+        if self._controllers is not None:
+            self._controllers.pause(on)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else self._shown_address()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from kafkalog.clock import SystemClock
@@ -49,7 +50,8 @@ class Controller:
             given = ServerConfig.without_texts_of_secrets(given)
             opened = Opened(self.path, self.config, given, SystemClock(), self._undo)
         except BaseException:
-            self._end()
+            with suppress(Exception):  # the first error says more
+                self._end()
             raise
         self.config = opened.config
         assert opened.controllers is not None

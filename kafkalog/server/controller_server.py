@@ -156,6 +156,10 @@ class ControllerServer:
         self._registration.start()
         self._undo.append(self._registration.stop)
 
+    def pause(self, on: bool) -> None:
+        """As Reactor.pause: other nodes get no answers."""
+        self._reactor.pause(on)
+
     def _end_requests(self, reactor: Reactor) -> None:
         try:
             reactor.stop(STOP_MS)

@@ -7,11 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from kafkalog.coordinator.consumer_groups.patterns import Lookup
 from kafkalog.coordinator.groups.core import GroupCoordinatorState
 from kafkalog.coordinator.groups.offsets import Known
 from kafkalog.coordinator.thread import Coordinator
 from kafkalog.coordinator.transactions.core import TransactionCoordinatorState
 from kafkalog.coordinator.transactions.shard import Marker, Outside
+from kafkalog.server.group_topics import GroupTopics
 from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Journal, offsets_partition
 
 if TYPE_CHECKING:
@@ -33,13 +35,27 @@ TRANSACTION_VERSION = "transaction.version"
 
 
 def group_coordinator(
-    config: ServerConfig, partitions: Partitions, appends: Appends, clock: Clock
-) -> Coordinator[GroupCoordinatorState]:
-    """The coordinator of groups, not started; ended by `close`."""
-    known = Known(partitions.count, partitions.id_of, partitions.name_of)
-    core = GroupCoordinatorState(config, lambda: str(uuid4()), known)
+    config: ServerConfig, metadata: Metadata, partitions: Partitions, appends: Appends,
+    clock: Clock, submit: Callable[[Callable[[], None]], None],
+) -> Coordinator[GroupCoordinatorState]:  # fmt: skip
+    """The coordinator of groups, not started; ended by `close`.  `submit`: runs what would delay it
+    in another thread."""
+    topics = GroupTopics(metadata, config)
+    core = GroupCoordinatorState(
+        config,
+        lambda: str(uuid4()),
+        Known(partitions.count, partitions.id_of, partitions.name_of),
+        topics.seen,
+        topics.own_settings,
+    )
+
+    def carry_out(lookup: Lookup, _few: bool) -> None:
+        submit(partial(topics.look_up, found, lookup))
+
     journal = Journal(OFFSETS_TOPIC, partitions, appends)
-    return Coordinator(core, journal, clock, name="group")
+    found = Coordinator(core, journal, clock, name="group", carry_out=carry_out)
+    topics.follow(found)
+    return found
 
 
 def transaction_coordinator(

@@ -9,7 +9,7 @@ from kafkalog.errors import InvalidRequest, UnsupportedVersion
 from kafkalog.server.decoded_bytes import DecodedBytes
 from kafkalog.server.failures import answer_failure, handler_failed
 from kafkalog.server.guards import admit
-from kafkalog.server.handlers import FORWARDED, Routes, api_versions
+from kafkalog.server.handlers import Routes, api_versions
 from kafkalog.server.node import Serving
 from kafkalog.server.request import Request
 from kafkalog.wire import apis
@@ -58,7 +58,7 @@ class Dispatch:
     def _answer(self, request: Request) -> None:
         route = self._routes.route(request.api)
         node = self._node
-        passed_on = node.under_controllers and request.api.key in FORWARDED
+        passed_on = request.api.key in self._routes.forwarded
         guarded = not passed_on and node.admission.guards(request.peer)
         if guarded and not admit(node, request, route.needs):
             return

@@ -18,6 +18,7 @@ from kafkalog.metadata.image import BROKER, CLIENT_METRICS, GROUP, INTERNAL_TOPI
 from kafkalog.security.permissions import CLUSTER_NAME, Kind, Operation
 from kafkalog.server.failed_answers import failed_answer
 from kafkalog.server.failures import answer_failure
+from kafkalog.server.group_guards import group_operations, hidden_members, named_topics
 from kafkalog.server.handlers.configs import BROKER_LOGGER
 from kafkalog.server.handlers.metadata import IDS_SINCE, creatable, made_on_use
 from kafkalog.server.handlers.writers import writer_of
@@ -476,19 +477,10 @@ def _settings(operation: Operation) -> Rule:
     return rule
 
 
-def _group_operations(check: _Check) -> None:
-    """The caller's operations on each group."""
-    if not check.body.include_authorized_operations:
-        return
-
-    def set_them(answer: dict[str, Any]) -> None:
-        for row in answer.get("groups") or ():
-            if not row.get("error_code"):
-                row["authorized_operations"] = check.node.admission.operations(
-                    check.request.peer, Kind.GROUP, row["group_id"]
-                )
-
-    check.after.append(set_them)
+def _heartbeat(check: _Check) -> None:
+    """All topics that a member names, or none."""
+    if not named_topics(check):
+        raise _Refused(Kind.TOPIC)
 
 
 # ---- refusals that differ from other APIs' -------------------------------------------------
@@ -553,7 +545,10 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
     (apis.FIND_COORDINATOR, _coordinator),
     *((api, _whole(_READ, _G, "group_id"))
       for api in (apis.JOIN_GROUP, apis.SYNC_GROUP, apis.HEARTBEAT, apis.LEAVE_GROUP)),
-    (apis.DESCRIBE_GROUPS, _each(_DESCRIBE, _G, "groups"), _group_operations),
+    (apis.DESCRIBE_GROUPS, _each(_DESCRIBE, _G, "groups"), group_operations),
+    (apis.CONSUMER_GROUP_HEARTBEAT, _whole(_READ, _G, "group_id"), _heartbeat),
+    (apis.CONSUMER_GROUP_DESCRIBE, _each(_DESCRIBE, _G, "group_ids"), hidden_members,
+     group_operations),
     (apis.LIST_GROUPS, _when(lambda check: not check.allows(_DESCRIBE, Kind.CLUSTER, quiet=True),
                              _shown(_DESCRIBE, _G, "groups", "group_id"))),
     (apis.DELETE_GROUPS, _each(_DELETE, _G, "groups_names")),

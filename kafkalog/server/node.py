@@ -74,6 +74,10 @@ class Serving(Protocol):
     def on_zookeeper(self) -> bool:
         """True if it is a node of a cluster on ZooKeeper."""
 
+    @property
+    def under_controllers(self) -> bool:
+        """True if it is a node of a KRaft cluster: its active controller carries out changes."""
+
 
 class Node(NamedTuple):
     """One broker's parts; all are safe to use from many threads."""

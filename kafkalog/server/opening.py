@@ -12,6 +12,7 @@ from kafkalog.config.served import check_served
 from kafkalog.config.server import ServerConfig
 from kafkalog.directory.identity import look, node_number
 from kafkalog.directory.manager import Manager
+from kafkalog.disk.layout import METADATA_TOPIC
 from kafkalog.errors import ArgumentError, InvalidSetting
 from kafkalog.inspect.lost import lost_metadata
 from kafkalog.kraft.kraftlog import MetadataLog
@@ -62,14 +63,7 @@ class Opened:
         """
         self.config, self.given = config, given
         self._path, self._undo = path, undo
-        for named in config.cordoned_log_dirs:
-            if named != "*" and os.path.abspath(named) != os.path.abspath(path):
-                raise InvalidSetting(f"cordoned.log.dirs: found {named!r}, wanted * or {path}")
-        place = config.metadata_log_dir
-        if place and os.path.abspath(place) != os.path.abspath(path):
-            raise InvalidSetting(
-                f"metadata.log.dir: found {place}, wanted {path}: the metadata log is there, too"
-            )
+        self._check_places()
         found = look(path)
         number = self._number(found.meta)
         if number != config.node_id:
@@ -98,10 +92,7 @@ class Opened:
         changed = config.clustered and look(path) != found
         if changed or self._number(self.manager.meta) != number:
             raise ArgumentError(f"{path}: another process changed it before it was locked")
-        if not self.manager.state.clean and self.manager.partitions():
-            _logger.warning(
-                "%s: was not closed in order; each log is recovered when it is first used", path
-            )
+        self._report_crash()
         if self.zookeeper is not None:
             from kafkalog.cluster.node.joining import join
 
@@ -113,6 +104,30 @@ class Opened:
                 self._join_quorum(entry)
         else:
             self._open_kraft(number)
+
+    def _check_places(self) -> None:
+        """Raises: InvalidSetting: a setting names another directory."""
+        path, place = os.path.abspath(self._path), self.config.metadata_log_dir
+        for named in self.config.cordoned_log_dirs:
+            if named != "*" and os.path.abspath(named) != path:
+                raise InvalidSetting(
+                    f"cordoned.log.dirs: found {named!r}, wanted * or {self._path}"
+                )
+        if place and os.path.abspath(place) != path:
+            raise InvalidSetting(
+                f"metadata.log.dir: found {place}, wanted {self._path}: the metadata log is there"
+            )
+
+    def _report_crash(self) -> None:
+        """Log that logs are recovered; a directory that was just formatted has none."""
+        held = {one.topic for one in self.manager.partitions()}
+        if self.config.controls:
+            held.discard(METADATA_TOPIC)
+        if held and not self.manager.state.clean:
+            _logger.warning(
+                "%s: was not closed in order; each log is recovered when it is first used",
+                self._path,
+            )
 
     def _look_at_own_rights(self) -> None:
         """Log an error if nodes cannot work under the login of this one."""
@@ -232,7 +247,9 @@ def quorum_parts(manager: Manager, config: ServerConfig, entry: Entry) -> Quorum
 
     return Quorum(
         entry.identity.node,
-        lambda endpoints: MetadataReplica(manager, config, entry.identity, endpoints),
+        lambda endpoints: MetadataReplica(
+            manager, config, entry.identity, endpoints, entry.options
+        ),
         line, supported_features,
     )  # fmt: skip
 

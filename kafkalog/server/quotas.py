@@ -218,6 +218,12 @@ class ClientQuotas:
             tokens.take(count, now_s)
             return 0 if strict else tokens.wait_ms(now_s)
 
+    def has_mutation_rate(self, principal: int, client_id: str | None) -> bool:
+        """True if a client has a quota of created and deleted partitions."""
+        with self._lock:
+            shared = self._mutations.shared(self._user_of(principal), client_id or "")
+            return self._mutations.limit(shared) is not None
+
     def now_s(self) -> float:
         """The node's time, monotonic."""
         return self._clock.monotonic_s()
@@ -262,6 +268,11 @@ class _Meter:
         self._wait_until_s = self._quotas.now_s() + wait_ms / 1000
         if self._strict:
             raise Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, THROTTLED)
+
+    @property
+    def has_mutation_rate(self) -> bool:
+        """As Meter.has_mutation_rate."""
+        return self._quotas.has_mutation_rate(*self._who)
 
     def hand_back(self) -> None:
         """As Meter.hand_back."""

@@ -55,6 +55,10 @@ class Meter(Protocol):
         Raises: Refused.
         """
 
+    @property
+    def has_mutation_rate(self) -> bool:
+        """True if the client has a quota of such partitions."""
+
     def hand_back(self) -> None:
         """C answers it, and counts the rest."""
 

@@ -17,6 +17,7 @@ from kafkalog.server.broker import node_of
 from kafkalog.server.faults import HELPER
 from kafkalog.testing import records
 from kafkalog.testing.broker import LOOK_S, TestBroker
+from kafkalog.testing.controllers import NODE, OwnController
 from kafkalog.testing.standin import StandIn
 from kafkalog.types import Record, TopicPartition
 
@@ -52,7 +53,7 @@ class TestCluster:
     def __init__(
         self,
         path: str | os.PathLike[str],
-        zookeeper: str | None = None,
+        zookeeper: str | bool | None = None,
         *,
         config: Mapping[str, object] | None = None,
         clock: SkippingClock | None = None,
@@ -60,9 +61,10 @@ class TestCluster:
         """Serve the directories node1, node2 and node3 below `path`, created if missing; on return
         each node knows all others.
 
-        `zookeeper`: `host:port/chroot` of one that runs; None: a model of it, in this process,
-        which ends with the cluster.  `config`: settings of all nodes by Kafka's names, which
-        override SETTINGS.
+        `zookeeper`: None: the nodes are under a controller of their own (KRaft), which is in this
+        process and outlives every node; True: on a model of ZooKeeper, in this process, too; or
+        `host:port/chroot` of one that runs.  `config`: settings of all nodes by Kafka's names,
+        which override SETTINGS.
 
         Raises: as TestBroker; AssertionError: not in time.
         """
@@ -73,13 +75,18 @@ class TestCluster:
         """Each like `kafkalog_broker`, with its own faults."""
         self._pid = os.getpid()
         self._parted: set[tuple[int, int]] = set()
-        self._stand_in = StandIn() if zookeeper is None else None
-        hosts = self._stand_in.hosts if self._stand_in else zookeeper
-        common = {**SETTINGS, **(config or {}), "zookeeper.connect": hosts}
+        self._stand_in = StandIn() if zookeeper is True else None
+        self._own: OwnController | None = None
+        common = {**SETTINGS, **(config or {})}
+        if zookeeper:
+            common["zookeeper.connect"] = self._stand_in.hosts if self._stand_in else zookeeper
         try:
+            if not zookeeper:
+                self._own = OwnController(os.path.join(self.path, "controller"), common)
             for node in range(1, NODES + 1):
                 folder = os.path.join(self.path, f"node{node}")
-                settings = {**common, "node.id": node}
+                settings = self._own.settings(node) if self._own else {"node.id": node}
+                settings = {**common, **settings}
                 self.nodes[node] = TestBroker(folder, config=settings, clock=self.clock)
             self._all_known()
         except BaseException:
@@ -105,6 +112,8 @@ class TestCluster:
         Raises: ArgumentError: no such node; Closed: it is down.
         """
         self._node(node).kill()
+        if self._own is not None:
+            self._own.forget(node)
 
     def stop(self, node: int) -> None:
         """Shut a node down in order: other nodes take over its leaderships first.
@@ -112,6 +121,8 @@ class TestCluster:
         Raises: ArgumentError.
         """
         self._node(node).stop()
+        if self._own is not None:
+            self._own.forget(node)
 
     def start(self, node: int) -> None:
         """Start a node again after `kill` or `stop`; does nothing if it runs.
@@ -170,12 +181,18 @@ class TestCluster:
             one.close()
         if self._stand_in is not None:
             self._stand_in.close()
+        if self._own is not None:
+            self._own.close()
 
     # ---- what is in it -----------------------------------------------------------------------
 
     @property
     def controller(self) -> int:
-        """The controller's node, as all running nodes know it; -1: unknown, or none."""
+        """The controller's node, as all running nodes know it; -1: unknown, or none.  Without
+        ZooKeeper it is none of the three."""
+        if self._own is not None:
+            self._here()
+            return NODE
         controllers = {
             node_of(self.nodes[node].broker).metadata.controller for node in self.running
         }
@@ -320,7 +337,7 @@ class TestCluster:
 
         def so() -> bool:
             images = [node_of(one.broker).image for one in self.nodes.values()]
-            return self.controller > 0 and all(len(one.brokers) == NODES for one in images)
+            return self.controller > 0 and all(len(one.living) == NODES for one in images)
 
         self.wait_until(so, "each node knows all others")
 

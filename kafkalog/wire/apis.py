@@ -22,6 +22,10 @@ from kafkalog.wire.tables.cluster import (
     UNREGISTER_CONTROLLER,
     UPDATE_FEATURES,
 )
+from kafkalog.wire.tables.consumer_groups import (
+    CONSUMER_GROUP_DESCRIBE,
+    CONSUMER_GROUP_HEARTBEAT,
+)
 from kafkalog.wire.tables.groups import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
@@ -38,10 +42,6 @@ from kafkalog.wire.tables.groups import (
 from kafkalog.wire.tables.internal import (
     ALLOCATE_PRODUCER_IDS,
     ALTER_PARTITION,
-)
-from kafkalog.wire.tables.later.consumer_groups import (
-    CONSUMER_GROUP_DESCRIBE,
-    CONSUMER_GROUP_HEARTBEAT,
 )
 from kafkalog.wire.tables.later.quorum import (
     ADD_RAFT_VOTER,

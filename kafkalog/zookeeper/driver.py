@@ -17,6 +17,7 @@ from typing import Any
 from kafkalog.client.link.transport import Address
 from kafkalog.client.link.transport import Options as ConnectionOptions
 from kafkalog.controller.events import (
+    Caller,
     ClientRequest,
     Clock,
     Deposed,
@@ -103,9 +104,12 @@ class Driver:
         """True if it takes requests: its end has not begun."""
         return not self._ended.is_set()
 
-    def ask(self, api: Api, request: Any, version: int, answer: Answer, *, size: int = 0) -> None:
+    def ask(
+        self, api: Api, request: Any, version: int, answer: Answer, *, size: int = 0,
+        context: Caller | None = None,
+    ) -> None:  # fmt: skip
         """Ask the controller; `answer` is called once, in its thread, and must return at once.
-        `size`: the request's memory, in bytes.
+        `size`: the request's memory, in bytes; `context`: the caller, if it matters.
 
         After `stop` it is called here, with None.
 
@@ -125,7 +129,7 @@ class Driver:
                               "the controller")  # fmt: skip
             if takes:
                 self._asked_bytes += size
-                self._events.put(ClientRequest(answered, api, request, version))
+                self._events.put(ClientRequest(answered, api, request, version, context))
         if not takes:
             answer(None)
 

@@ -1,4 +1,4 @@
-"""Records about ACLs, SCRAM credentials and quotas, as changes of znodes.
+"""Records about ACLs, SCRAM credentials, quotas and tokens, as changes of znodes.
 
 Pure.  The rules of kafkalog.controller plan the records; here each znode gets its part of them.
 """
@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from kafkalog.errors import InvalidRequest
-from kafkalog.metadata.changes import acl_of
+from kafkalog.metadata.changes import acl_of, token_of
 from kafkalog.metadata.image import METADATA_VERSION, MetadataImage
 from kafkalog.security.acls import Acl
 from kafkalog.security.scram import Credential, Mechanism
+from kafkalog.security.tokens import Token
 from kafkalog.zookeeper import acls, entities, users
 from kafkalog.zookeeper.acls import Resource
 from kafkalog.zookeeper.altering import entity_operations
@@ -32,6 +33,8 @@ class Changes(NamedTuple):
     """True: the ACL is added; False: it is removed."""
     settings: Mapping[entities.Entity, Mapping[str, str | None]]
     """None: the setting is removed."""
+    tokens: Mapping[str, Token | None] = {}
+    """By id; None: the token is removed."""
 
 
 def planned_on(image: MetadataImage) -> MetadataImage:
@@ -46,6 +49,7 @@ def changes_of(image: MetadataImage, records: Iterable[tuple[str, Any]]) -> Chan
     """
     rules: dict[Resource, dict[Acl, bool]] = {}
     settings: dict[entities.Entity, dict[str, str | None]] = {}
+    tokens: dict[str, Token | None] = {}
     for name, fields in records:
         if name == "AccessControlEntryRecord":
             acl = acl_of(fields)
@@ -54,11 +58,15 @@ def changes_of(image: MetadataImage, records: Iterable[tuple[str, Any]]) -> Chan
         elif name == "RemoveAccessControlEntryRecord":
             acl = image.acls[fields["id"]]
             rules.setdefault(Resource.of(acl), {})[acl] = False
+        elif name == "DelegationTokenRecord":
+            tokens[fields["token_id"]] = token_of(fields)
+        elif name == "RemoveDelegationTokenRecord":
+            tokens[fields["token_id"]] = None
         else:
             entity, key, value = _SETTINGS[name](fields)
             _check_entity(entity)
             settings.setdefault(entity, {})[key] = value
-    return Changes(rules, settings)
+    return Changes(rules, settings, tokens)
 
 
 def _check_entity(entity: entities.Entity) -> None:

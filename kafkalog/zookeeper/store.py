@@ -81,7 +81,6 @@ class Removals(NamedTuple):
 class ZooKeeperRecords:
     """The records of one active controller."""
 
-    zookeeper = True
     answers: Mapping[int, Answer] = {}
 
     def __init__(self, claim: Claim, loaded: Loaded) -> None:

@@ -45,6 +45,12 @@ WORST: dict[Api, dict[str, Any]] = {
     apis.SYNC_GROUP: {**GROUP, "protocol_type": "consumer", "protocol_name": "range"},
     apis.DESCRIBE_GROUPS: {"include_authorized_operations": True},
     apis.LIST_GROUPS: {},
+    apis.CONSUMER_GROUP_HEARTBEAT: {
+        **GROUP, "member_epoch": 0, "rebalance_timeout_ms": 6_000, "instance_id": None,
+        "rack_id": None, "subscribed_topic_regex": None, "server_assignor": None,
+        "topic_partitions": [],
+    },
+    apis.CONSUMER_GROUP_DESCRIBE: {"include_authorized_operations": True},
     apis.API_VERSIONS: {"cluster_id": None, "node_id": -1},
     apis.CREATE_TOPICS: {**TRY, "num_partitions": -1, "replication_factor": -1, "value": "1"},
     apis.DELETE_TOPICS: {**WAIT, "name": "missing", "topic_id": uuid.UUID(int=0)},

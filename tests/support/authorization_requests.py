@@ -291,11 +291,15 @@ def _groups() -> None:
             member_id="m", protocol_type="consumer", protocol_name="range")  # fmt: skip
         add(f"Heartbeat {name}", apis.HEARTBEAT, 4, group_id=name, generation_id=1, member_id="m")
         add(f"LeaveGroup {name}", apis.LEAVE_GROUP, 5, group_id=name, members=[{"member_id": "m"}])
+        add(f"ConsumerGroupHeartbeat {name}", apis.CONSUMER_GROUP_HEARTBEAT, 1, group_id=name,
+            member_id="m", member_epoch=5, subscribed_topic_names=["exact", "pre.a"])  # fmt: skip
         add(f"OffsetDelete {name}", apis.OFFSET_DELETE, 0, group_id=name,
             topics=_by_name(partitions=[{"partition_index": 7}]))  # fmt: skip
     add("DescribeGroups", apis.DESCRIBE_GROUPS, 6, groups=list(_GROUPS),
         include_authorized_operations=True)  # fmt: skip
     add("DescribeGroups v4", apis.DESCRIBE_GROUPS, 4, groups=list(_GROUPS))
+    add("ConsumerGroupDescribe", apis.CONSUMER_GROUP_DESCRIBE, 1, group_ids=list(_GROUPS),
+        include_authorized_operations=True)  # fmt: skip
     add("ListGroups", apis.LIST_GROUPS, 5)
     add("DeleteGroups", apis.DELETE_GROUPS, 2, groups_names=list(NONE))
 

@@ -41,7 +41,7 @@ class Controller(Peer):
         super().__init__(tls=tls)
         self.node = node
         self.logins: list[bool] = []
-        """Whether each login was accepted."""
+        """For each login: True if it was accepted."""
         self._login = login.encode().replace(b":", b"\0", 1)
         self.on(apis.SASL_HANDSHAKE, {"mechanisms": ["PLAIN"]})
         self.on(apis.SASL_AUTHENTICATE, self._authenticate)
@@ -71,7 +71,7 @@ class Controller(Peer):
         self.on(apis.ALLOCATE_PRODUCER_IDS, self._allocate)
         self.on(apis.ASSIGN_REPLICAS_TO_DIRS, {"error_code": 0})
         with self._written:
-            value = leader_change_value(NODE, None)
+            value = leader_change_value(NODE)
             self._append(control_batch([(LEADER_CHANGE, value)], 0, self.epoch, 1_000), 1)
         self.write(("FeatureLevelRecord", {"name": METADATA_VERSION, "feature_level": LEVEL}))
 
@@ -81,7 +81,7 @@ class Controller(Peer):
             self._batches = other._batches[:known]
             self._end = other._batches[known][0] if known < len(other._batches) else other._end
             self.epoch = other.epoch + 1
-            value = leader_change_value(self.node, None)
+            value = leader_change_value(self.node)
             self._append(control_batch([(LEADER_CHANGE, value)], self._end, self.epoch, 1_000), 1)
             self._fenced, self._epochs = dict(other._fenced), dict(other._epochs)
             self.directories = dict(other.directories)

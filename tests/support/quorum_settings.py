@@ -1,4 +1,4 @@
-"""Settings of nodes of a KRaft cluster: those that Apache Kafka 4.4.0 takes, and those it refuses."""
+"""Settings of nodes of a KRaft cluster: those that Apache Kafka 4.4.0 takes, and others."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ ACTIONS = {
     "log-dirs": "show the log directories of all nodes, or of those that are named",
     "unregister": "let the cluster forget a broker that is gone for good (KRaft)",
     "precheck": "check whether a node could join a cluster; takes serve's options",
-    "try": "run three nodes and a ZooKeeper on this machine: start here",
+    "try": "run a cluster of three nodes on this machine: start here",
     "adopt": "turn a single broker's directory into that of a cluster's node",
 }
 MODULES = {
@@ -116,17 +116,19 @@ def _here(group: Any) -> None:
     )
     group.add_argument(
         "--zookeeper",
+        nargs="?",
+        const="",
         metavar="HOST:PORT,.../CHROOT",
-        help="try: a running ZooKeeper to use instead of its own; adopt, precheck: the cluster's "
-        "ZooKeeper",
+        help="try: a cluster on ZooKeeper instead of controllers of its own: a running one, or "
+        "without an address one that it starts; adopt, precheck: the cluster's ZooKeeper",
     )
     group.add_argument(
         "--port",
         type=port_argument,
         default=19092,
         metavar="N",
-        help="try: the first node's port (19092); the other nodes' and ZooKeeper's follow; 0: "
-        "free ports",
+        help="try: the first node's port (19092); the other nodes', then those of the controllers "
+        "or ZooKeeper's, follow; 0: free ports",
     )
     group.add_argument(
         "--demo",

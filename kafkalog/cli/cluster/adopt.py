@@ -25,7 +25,7 @@ def run(options: argparse.Namespace, words: list[str]) -> int:
     from kafkalog.zookeeper.reading import read_tree
     from kafkalog.zookeeper.session import open_session
 
-    if words or options.dir is None or options.zookeeper is None:
+    if words or options.dir is None or not options.zookeeper:
         raise UsageError("adopt: give --dir DIR and --zookeeper HOST:PORT,.../CHROOT")
     if not os.path.isdir(options.dir):
         raise UsageError(f"{options.dir}: no such directory")

@@ -1,4 +1,4 @@
-"""`kafkalog cluster try`: three nodes and a ZooKeeper on this machine, in one folder."""
+"""`kafkalog cluster try`: a cluster of three nodes on this machine, in one folder."""
 
 from __future__ import annotations
 
@@ -59,6 +59,11 @@ def _again(tried: Tried, process: Process) -> str:
     return f"; to start it again: kafkalog serve --config {shlex.quote(process.command[-1])}"
 
 
+def _quorum(tried: Tried, more: str) -> str:
+    """The command that shows the controllers, if the nodes are."""
+    return "" if tried.on_zookeeper else f"\n  kafkalog quorum{more}"
+
+
 def _tell(tried: Tried, folder: str) -> None:
     say(f"a cluster of three nodes, in {folder} (logs: {folder}/node1.log ...)")
     for node, process in tried.nodes.items():
@@ -70,7 +75,7 @@ def _tell(tried: Tried, folder: str) -> None:
     say(f"""
 in another terminal:
   export KAFKALOG_BOOTSTRAP_SERVERS={tried.servers}
-  kafkalog cluster status{more}
+  kafkalog cluster status{more}{_quorum(tried, more)}
   kafkalog topics create orders --partitions 6{more}
   seq 1 100000 | kafkalog produce - --topic orders{more}
   kill -9 {tried.nodes[1].pid}     # a node dies: nothing that was acknowledged is lost

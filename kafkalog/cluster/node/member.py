@@ -128,16 +128,16 @@ class Member:
         self.at_zookeeper = at_zookeeper
         self.session = open_session(hosts, told.put, timeouts, at_zookeeper)
         inner = {name: self._protocol(name) for name in (listener, self._control_listener)}
-        self._unsupported = UnsupportedWatch(self.session, node, inner)
-        self._protection = Protection(self.session, lambda: self.image, self._use)
+        tokens = bool(config.get("delegation.token.secret.key"))
+        self._unsupported = UnsupportedWatch(self.session, node, inner, tokens)
+        self._protection = Protection(self.session, lambda: self.image, self._use, tokens)
         calls = self._set, self._begun, self._looked, self._missed
         self._watching = SessionWatch(self.session, told, *calls)
         self._unread: dict[str, UUID] = {}  # topics whose settings could not be read yet
         self._standing = self._at_start()
         patiently(self._protection.look, self.patience_s)
         self._heard = self._compared = -1, -1
-        """The controller's and this broker's epoch: of the last UpdateMetadata, and of the one
-        after which the topics were last compared with the tree."""
+        """Epochs (controller, broker): of the last UpdateMetadata, of the topics last compared."""
 
     def _at_start(self) -> MemberState:
         loaded = patiently(lambda: read_tree(self.session, self.node), self.patience_s)

@@ -355,7 +355,8 @@ def _credentials(facts: Facts, mine: Candidate) -> Iterator[Finding]:
     authenticates = mine.authenticates
     users = () if authenticates else facts.users
     those = [f"SCRAM credentials ({few(list(users))})"] if users else []
-    those += [f"{facts.tokens} delegation tokens"] if facts.tokens else []
+    tokens = 0 if mine.config.get("delegation.token.secret.key") else facts.tokens
+    those += [f"{tokens} delegation tokens"] if tokens else []
     if not those:
         return
     subject = "SCRAM" if users else "delegation tokens"

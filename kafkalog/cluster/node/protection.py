@@ -1,5 +1,6 @@
-"""The protection of a cluster on ZooKeeper: its ACLs, SCRAM credentials and quotas of clients, read
-from the tree into the metadata's image, and changed there at clients' request.
+"""The protection of a cluster on ZooKeeper: its ACLs, SCRAM credentials, quotas of clients and
+delegation tokens, read from the tree into the metadata's image, and changed there at clients'
+request.
 
 As with Kafka, every broker reads all of it at its start, then what notifications name, and any
 broker may change it: each write names the version of the znode that it replaces.
@@ -14,14 +15,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from kafkalog.controller.client_quotas import MUTATION_RATE
+from kafkalog.cluster.node.tokens import TreeTokens
 from kafkalog.errors import BadZnode, InvalidRequest, Timeout
 from kafkalog.metadata.image import MetadataImage
 from kafkalog.metadata.requests import Result
 from kafkalog.metadata.source import Planned
 from kafkalog.security.acls import WILDCARD, Acl, Pattern
 from kafkalog.security.permissions import Kind
-from kafkalog.zookeeper import acls, entities, protecting, users
+from kafkalog.zookeeper import acls, entities, protecting, tokens, users
 from kafkalog.zookeeper.acls import Resource
 from kafkalog.zookeeper.loading import Znode, load
 from kafkalog.zookeeper.notifications import Notifications
@@ -47,10 +48,12 @@ class Protection:
     reads and writes."""
 
     def __init__(
-        self, session: Session, known: Callable[[], MetadataImage], use: Callable[..., None]
-    ) -> None:
+        self, session: Session, known: Callable[[], MetadataImage], use: Callable[..., None],
+        with_tokens: bool = False,
+    ) -> None:  # fmt: skip
         """`known`: the image, whose credentials and quotas are already those of the tree; `use`:
-        called with new parts of it by name, once they differ."""
+        called with new parts of it by name, once they differ; `with_tokens`: delegation tokens,
+        too."""
         self._session, self._known, self._use = session, known, use
         self._lock = threading.RLock()  # guards what follows; held while the tree is read
         self._stale = True
@@ -60,13 +63,15 @@ class Protection:
         self._rules: dict[Resource, Acls] = {}
         self._notified = {pattern: Notifications(session, folder, acls.CHANGE)
                           for pattern, folder in acls.CHANGES.items()}  # fmt: skip
+        self._unreadable: set[Resource] = set()
+        self._tokens = TreeTokens(session, known, use, self._say) if with_tokens else None
         self._said: set[str] = set()
-        self._warned = False
-        """True once a quota that nobody enforces was named."""
 
     def forget(self) -> None:
         """The session ended, and with it all watches: read everything at the next look."""
         self._stale, self._clients_known = True, False
+        if self._tokens is not None:
+            self._tokens.forget()
 
     def forget_clients(self) -> None:
         """Changes of users, clients or addresses were missed: read them all at the next look."""
@@ -75,7 +80,8 @@ class Protection:
     @property
     def is_whole(self) -> bool:
         """False if something was unreadable at the last look: the next one reads it again."""
-        return self._clients_known and not self._stale
+        tokens = self._tokens is None or self._tokens.is_whole
+        return self._clients_known and not self._stale and not self._unreadable and tokens
 
     def look(self) -> None:
         """Read the ACLs that notifications name; all of them, if some may have been missed.
@@ -83,9 +89,10 @@ class Protection:
         Raises: ZooKeeperAway: the next look reads everything.
         """
         with self._lock:
-            self._warn_of(self._known().quotas)
             stale, self._stale = self._stale, True  # until all is read
             whole = (not stale and self._read_notified()) or self._read_all()
+            if self._tokens is not None:
+                self._tokens.look()
             if not self._clients_known:
                 self._clients_known = self._read_clients()
             self._stale = not whole
@@ -105,12 +112,13 @@ class Protection:
         except BadZnode as problem:
             self._say(f"{problem}: all ACLs are read again")
             return False
-        self._read_resources(changed)
+        self._read_resources({**changed, **dict.fromkeys(self._unreadable)})
         return True
 
     def _read_all(self) -> bool:
         """Read all again; False: not all of it can be listed."""
         whole = True
+        self._unreadable.clear()
         denied: dict[Resource, Acls] = {}
         for folder in self._notified.values():
             try:
@@ -167,12 +175,14 @@ class Protection:
         return {one: self._read(one, znode) for one, znode in zip(places, znodes, strict=True)}
 
     def _read(self, resource: Resource, znode: Found) -> Acls:
+        self._unreadable.discard(resource)
         try:
             if isinstance(znode, BadZnode):
                 raise znode
             data = znode.data if isinstance(znode, Znode) else None
             return {_id(acl): acl for acl in acls.read_acls(resource, data)}
         except BadZnode as problem:
+            self._unreadable.add(resource)
             self._say(f"{problem}: until it is readable, everything about this resource is denied")
             return self._denied(resource)
 
@@ -225,19 +235,10 @@ class Protection:
 
     def _use_clients(self, scram: Mapping[Any, Any], quotas: Mapping[Any, Any]) -> None:
         image = self._known()
-        self._warn_of(quotas)
         parts = {"scram": scram} if scram != image.scram else {}
         parts |= {"quotas": quotas} if quotas != image.quotas else {}
         if parts:
             self._use(**parts)
-
-    def _warn_of(self, quotas: Mapping[Any, Mapping[str, float]]) -> None:
-        if not self._warned and any(MUTATION_RATE in one for one in quotas.values()):
-            self._warned = True
-            _logger.warning(
-                "ZooKeeper holds quotas with %s, which another broker wrote: this node does not "
-                "enforce them, neither as a broker nor as the controller", MUTATION_RATE,
-            )  # fmt: skip
 
     # ---- changes -------------------------------------------------------------------------------
 
@@ -264,8 +265,15 @@ class Protection:
                     path, (path.rpartition("/")[0], entities.CHANGES),
                     partial(protecting.settings_operations, entity, changes=settings),
                 )  # fmt: skip
+            for token_id, token in changes.tokens.items():
+                self._write(
+                    tokens.path_of(token_id), tokens.FOLDERS,
+                    partial(tokens.operations, token_id, wanted=token),
+                )  # fmt: skip
             self._read_resources(changes.acls)
             self.read_clients(changes.settings)
+            if self._tokens is not None:
+                self._tokens.read(changes.tokens)
             return results
 
     def _write(

@@ -43,7 +43,8 @@ def _tokens(news: News) -> Iterator[Finding]:
             WARN,
             TOKENS,
             f"the cluster now has {TOKENS}, which this node does not check: here nobody needs one.",
-            "Expire them (kafka-delegation-tokens --expire), or stop this node.",
+            "Give this node the cluster's delegation.token.secret.key, or expire them "
+            "(kafka-delegation-tokens --expire).",
         )
 
 

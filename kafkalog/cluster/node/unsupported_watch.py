@@ -28,9 +28,12 @@ SAID_MAX = 1000
 class UnsupportedWatch:
     """Logs each subject once.  Safe to use from several threads."""
 
-    def __init__(self, session: Session, node: int, listeners: Mapping[str, int]) -> None:
+    def __init__(
+        self, session: Session, node: int, listeners: Mapping[str, int], with_tokens: bool = False
+    ) -> None:
         """`listeners`: those by which this node reaches other brokers and the controller, with the
-        numbers of their protocols."""
+        numbers of their protocols; `with_tokens`: it knows delegation tokens."""
+        self._with_tokens = with_tokens
         self._session, self._node, self._listeners = session, node, listeners
         self._said: set[str] = set()
         self._lock = threading.Lock()  # guards it
@@ -56,7 +59,7 @@ class UnsupportedWatch:
     def _tokens(self) -> News:
         return (
             News()
-            if TOKENS in self._said
+            if self._with_tokens or TOKENS in self._said
             else News(tokens=watched_children(self._session, tree.DELEGATION_TOKENS))
         )
 

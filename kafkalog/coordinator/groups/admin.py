@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 
 from kafkalog.coordinator.core import append_error
 from kafkalog.coordinator.groups import offsets
-from kafkalog.coordinator.groups.group import CONSUMER, Group, State
+from kafkalog.coordinator.groups.group import Group, State
 from kafkalog.coordinator.groups.records import newer_type
 from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.listings import Listing, each_of
@@ -17,8 +17,8 @@ from kafkalog.coordinator.step import Body, Call, Step
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
-    "ROW_WORK", "Descriptions", "GroupListing", "Where", "delete", "described_error", "distinct",
-    "result_of",
+    "OPERATIONS", "ROW_WORK", "Descriptions", "GroupListing", "Where", "delete", "described_error",
+    "distinct", "result_of",
 ]  # fmt: skip
 
 CLASSIC = "classic"
@@ -42,7 +42,7 @@ def describe(shard: GroupShard, group_id: str, version: int, operations: bool) -
     """One group of a DescribeGroups response; `operations`: include the allowed operations."""
     group = shard.groups.get(group_id)
     allowed = OPERATIONS if operations else NOT_ASKED
-    other = group is not None and newer_type(group) not in (None, CONSUMER)
+    other = group is not None and newer_type(group) is not None and not group.is_classic
     if group is None or group.state is State.DEAD or other:
         body: Body = {"group_id": group_id, "group_state": State.DEAD.value}
         if version < ABSENT_VERSION:
@@ -118,14 +118,18 @@ class GroupListing(Listing):
     def row(self, one: Group, step: Step) -> Body | None:
         """The row of a group; None if it is not wanted, or gone by now."""
         self.work += ROW_WORK
-        state, kind = one.state, newer_type(one) or CLASSIC
-        wrong_state = self._states and state.value.lower() not in self._states
-        if state is State.DEAD or wrong_state or (self._types and kind not in self._types):
+        kind = CLASSIC if one.is_classic else newer_type(one) or CLASSIC
+        state = one.state.value
+        if one.consumer is not None and not one.is_classic:
+            self.work += len(one.consumer.members)
+            state = one.consumer.state.value
+        wrong_state = self._states and state.lower() not in self._states
+        if one.state is State.DEAD or wrong_state or (self._types and kind not in self._types):
             return None
         return {
             "group_id": one.group_id,
             "protocol_type": _protocol_type(one),
-            "group_state": state.value,
+            "group_state": state,
             "group_type": kind,
         }
 
@@ -141,7 +145,7 @@ def delete(
     group = shard.groups.get(group_id)
     if group is None or group.state is State.DEAD:
         settle(step, ErrorCode.GROUP_ID_NOT_FOUND)
-    elif group.state is not State.EMPTY:
+    elif not group.is_empty:
         settle(step, ErrorCode.NON_EMPTY_GROUP)
     else:
         offsets.delete_group(shard, step, group, lambda s, error: settle(s, append_error(error)))

@@ -4,11 +4,16 @@ groups of a kind have in common.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from kafkalog.config.group import GroupConfig
+from kafkalog.coordinator.consumer_groups.describe import not_described
+from kafkalog.coordinator.consumer_groups.patterns import Found, Lookup
+from kafkalog.coordinator.consumer_groups.service import REVOKE, SESSION, ConsumerGroups
+from kafkalog.coordinator.consumer_groups.topics import NO_TOPICS, Topics
+from kafkalog.coordinator.consumer_groups.turns import Turn
 from kafkalog.coordinator.core import UNSETTLED_BYTES_MAX, CoordinatorState
 from kafkalog.coordinator.groups import admin, groups, loader, offsets, rebalance, transactional
 from kafkalog.coordinator.groups.shard import GroupShard
@@ -36,12 +41,21 @@ SERVED = frozenset(
         apis.DESCRIBE_GROUPS,
         apis.LIST_GROUPS,
         apis.DELETE_GROUPS,
+        apis.CONSUMER_GROUP_HEARTBEAT,
+        apis.CONSUMER_GROUP_DESCRIBE,
     }
 )
 """The APIs that `request` takes."""
 EMPTY_GROUP_ALLOWED = {apis.OFFSET_COMMIT, apis.OFFSET_FETCH}
 """APIs that accept the empty group id: old consumers committed under it."""
-_WRITTEN = frozenset({apis.OFFSET_COMMIT, apis.TXN_OFFSET_COMMIT, apis.JOIN_GROUP})
+_WRITTEN = frozenset(
+    {
+        apis.OFFSET_COMMIT,
+        apis.TXN_OFFSET_COMMIT,
+        apis.JOIN_GROUP,
+        apis.CONSUMER_GROUP_HEARTBEAT,
+    }
+)
 """APIs whose requests become records, any number of them: refused above UNSETTLED_BYTES_MAX."""
 
 
@@ -96,34 +110,64 @@ class _Fetches(Listing):
         _fetched(step, self.request, self.found)
 
 
+class _ConsumerDescriptions(Listing):
+    """A ConsumerGroupDescribe request, under way."""
+
+    def __init__(self, request: Call, where: admin.Where, consumers: ConsumerGroups) -> None:
+        super().__init__(request, admin.distinct(request.body.group_ids), "groups")
+        self._where, self._consumers = where, consumers
+
+    def row(self, one: str, step: Step) -> Body:
+        """The row of a group."""
+        shard, error = self._where(one)
+        self.work += admin.ROW_WORK
+        if shard is None:
+            return not_described(one, error)
+        row = self._consumers.describe(shard, one)
+        self.work += 4 * admin.ROW_WORK * len(row.get("members", ()))
+        if self.request.body.include_authorized_operations and "members" in row:
+            row["authorized_operations"] = admin.OPERATIONS
+        return row
+
+    def answer(self, step: Step, code: ErrorCode) -> None:
+        """Answer with what was found."""
+        step.answer(self.request.answer, groups=self.found)
+
+
 class GroupCoordinatorState(CoordinatorState[GroupShard]):
-    """The classic groups.  Only for the coordinator's thread."""
+    """All groups.  Only for the coordinator's thread."""
 
     def __init__(
         self,
         config: GroupConfig,
         new_id: Callable[[], str],
         known: offsets.Known = ANY_TOPIC,
+        topics: Topics = NO_TOPICS,
+        own: Callable[[str], Mapping[str, int]] = lambda _group: {},
     ) -> None:
-        """`new_id` makes the unique part of member ids; `known` says which topics exist."""
+        """`new_id` makes the unique part of member ids; `known` and `topics` say which topics
+        exist; `own`: a group's own settings."""
         super().__init__(config.offsets_commit_timeout_ms)
         self.config = config
         self.weight = Weight()
         """Approximate memory of all groups."""
         self._new_id = new_id
         self._known = known
+        self.consumers = ConsumerGroups(config, topics, new_id, own)
         self._handlers: dict[Api, Callable[[GroupShard, Step, Call], None]] = {
             apis.JOIN_GROUP: groups.join,
             apis.SYNC_GROUP: groups.sync,
             apis.HEARTBEAT: groups.heartbeat,
-            apis.LEAVE_GROUP: groups.leave,
+            apis.LEAVE_GROUP: self._leave,
             apis.OFFSET_COMMIT: self._commit,
             apis.OFFSET_DELETE: self._offset_delete,
             apis.TXN_OFFSET_COMMIT: self._txn_commit,
+            apis.CONSUMER_GROUP_HEARTBEAT: self.consumers.heartbeat,
         }
         self._several: dict[Api, Callable[[Step, Call], None]] = {
             apis.OFFSET_FETCH: self._offset_fetch,
             apis.DESCRIBE_GROUPS: self._describe,
+            apis.CONSUMER_GROUP_DESCRIBE: self._describe_consumers,
             apis.LIST_GROUPS: self._list,
             apis.DELETE_GROUPS: self._delete,
         }
@@ -141,12 +185,15 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
     def _resume(self, shard: GroupShard, step: Step) -> None:
         shard.weight.move(self.weight)
         loader.resume(shard, step)
+        for group in shard.groups.values():
+            self.consumers.resume(shard, step, group)
         self._look_for_expired(shard.partition, step)
 
     def _resigned(self, shard: GroupShard, step: Step) -> None:
         shard.weight.move(None)
         for group in shard.groups.values():
             rebalance.fail_waiting(step, group, ErrorCode.NOT_COORDINATOR)
+            self.consumers.resigned(step, group)
 
     # ---- requests --------------------------------------------------------------------------
 
@@ -192,6 +239,9 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
             _fetched(step, request, failed)
         elif api is apis.DESCRIBE_GROUPS:
             step.answer(answer, groups=[admin.described_error(g, error) for g in body.groups])
+        elif api is apis.CONSUMER_GROUP_DESCRIBE:
+            rows = [not_described(name, error) for name in admin.distinct(body.group_ids)]
+            step.answer(answer, groups=rows)
         elif api is apis.DELETE_GROUPS:
             names = admin.distinct(body.groups_names)
             step.answer(answer, results=[admin.result_of(name, error) for name in names])
@@ -221,6 +271,17 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
             here = partition < self.partition_count
             done(ErrorCode.NOT_COORDINATOR if here else gone)
 
+    def _leave(self, shard: GroupShard, step: Step, request: Call) -> None:
+        group = shard.groups.get(request.body.group_id)
+        if group is None or not group.takes_consumers:
+            groups.leave(shard, step, request)
+            return
+
+        def told(step: Step, rows: list[Body]) -> None:
+            groups.answer_leave(step, request, rows)
+
+        self.consumers.remove(shard, step, group, groups.leaving_in(request), told)
+
     def _offset_delete(self, shard: GroupShard, step: Step, request: Call) -> None:
         offsets.delete(shard, step, request, self._known)
 
@@ -244,6 +305,13 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
         few = len(request.body.groups) <= FEW
         self._begin_listing(step, apis.DESCRIBE_GROUPS, request, begin, few=few)
 
+    def _describe_consumers(self, step: Step, request: Call) -> None:
+        def begin(request: Call) -> Listing:
+            return _ConsumerDescriptions(request, self.where, self.consumers)
+
+        few = len(request.body.group_ids) <= FEW
+        self._begin_listing(step, apis.CONSUMER_GROUP_DESCRIBE, request, begin, few=few)
+
     def _delete(self, step: Step, request: Call) -> None:
         """Each group has its own write; the response is sent when all are done."""
         names = admin.distinct(request.body.groups_names)
@@ -262,7 +330,35 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
             if shard is None:
                 ended(group_id, step, error)
             else:
-                admin.delete(shard, step, group_id, partial(ended, group_id))
+                self._delete_one(shard, step, group_id, partial(ended, group_id))
+
+    def _delete_one(
+        self, shard: GroupShard, step: Step, group_id: str,
+        ended: Callable[[Step, ErrorCode], None],
+    ) -> None:  # fmt: skip
+        """Delete a group, once nothing about its members is being written."""
+        delete = partial(admin.delete, shard, group_id=group_id, settle=ended)
+        group = shard.groups.get(group_id)
+        if group is None or group.consumer is None or not group.consumer.writing:
+            delete(step)
+            return
+
+        def told(step: Step, code: ErrorCode, _message: str | None, _body: Body) -> None:
+            ended(step, code)
+
+        turn = Turn(lambda _changes, _step: {}, told, delete)
+        self.consumers.take_turn(shard, step, group, turn)
+
+    def topics_changed(self, names: Collection[str], step: Step) -> None:
+        """Topics were created, changed or deleted."""
+        for shard in self.shards.values():
+            self.consumers.topics_changed(shard, names)
+
+    def looked_up(self, lookup: Lookup, found: Found, step: Step) -> None:
+        """The topics of a group's patterns were looked up."""
+        shard = self.shards.get(lookup.partition)
+        if shard is not None:
+            self.consumers.looked_up(shard, step, lookup.group_id, found)
 
     def drop_topics(self, names: Collection[str], step: Step) -> None:
         """Topics were deleted."""
@@ -283,7 +379,9 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
         group = shard.groups.get(group_id)
         if group is None:
             return
-        if kind == "session":
+        if kind in (SESSION, REVOKE):
+            self.consumers.expire(shard, step, group, (kind, member_id))
+        elif kind == "session":
             rebalance.expire_session(shard, step, group, member_id)
         elif kind == "join":
             rebalance.expire_join(shard, step, group)

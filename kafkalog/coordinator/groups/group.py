@@ -1,4 +1,5 @@
-"""A classic group: its members, votes and offsets.  State and its bookkeeping, no protocol.
+"""A group and its offsets; of a classic group, its members and votes.  State and its bookkeeping,
+no protocol.
 
 Source: KIP-62, KIP-134, KIP-345, KIP-394 and Kafka's ClassicGroup.
 """
@@ -11,6 +12,7 @@ from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
+from kafkalog.coordinator.consumer_groups.state import ConsumerGroup
 from kafkalog.coordinator.step import Answer
 from kafkalog.coordinator.weight import Weight
 from kafkalog.types import TopicPartition
@@ -200,6 +202,8 @@ class Group:
         a group from a commit that was deleted later."""
         self.foreign: dict[bytes, int] = {}
         """Keys and kinds of its live records of a newer group type (records.FOREIGN)."""
+        self.consumer: ConsumerGroup | None = None
+        """Its members that heartbeat (KIP-848); None: it is no consumer group."""
         self._joined = 0
         self._support: Counter[str] = Counter()
 
@@ -215,8 +219,30 @@ class Group:
     def unused(self) -> bool:
         """True if it has no members or offsets, and the journal will add none."""
         inside = self.members or self.pending or self.offsets or self.pending_offsets
-        coming = self.commits or self.writing or self.recorded or self.foreign
-        return self.state is State.EMPTY and not inside and not coming
+        coming = self.commits or self.writing or self.recorded or self.newer_keys
+        return self.is_empty and not inside and not coming
+
+    @property
+    def is_empty(self) -> bool:
+        """True if it has no members, of any type."""
+        return self.state is State.EMPTY and not (self.consumer and self.consumer.members)
+
+    @property
+    def is_classic(self) -> bool:
+        """True if it has members of the classic protocol, or is about to."""
+        return self.state not in (State.EMPTY, State.DEAD) or bool(self.members or self.pending)
+
+    @property
+    def newer_keys(self) -> dict[bytes, int]:
+        """Keys and kinds of the records of a newer type that the journal has, or may have."""
+        unsure = {} if self.consumer is None else self.consumer.unsure
+        return {**self.foreign, **{key: kind for key, (kind, _) in unsure.items()}}
+
+    @property
+    def takes_consumers(self) -> bool:
+        """True if it has members that heartbeat, or a write about them is in progress."""
+        consumer = self.consumer
+        return consumer is not None and bool(consumer.members or consumer.writing)
 
     @property
     def can_rebalance(self) -> bool:
@@ -381,6 +407,8 @@ class Group:
 
     def subscribes(self, topic: str) -> bool:
         """True if members use the topic; if that is unknown, they do."""
+        if self.consumer is not None:
+            return topic in self.consumer.topics
         if self.topics is None:
             return self.protocol_type == CONSUMER
         return topic in self.topics

@@ -24,7 +24,9 @@ from kafkalog.coordinator.step import Answer, Body, Call, Step
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.runtime import STRING_BYTES_MAX
 
-__all__ = ["heartbeat", "join", "leave", "sync", "validate_member"]
+__all__ = [
+    "answer_leave", "heartbeat", "join", "leave", "leaving_in", "sync", "validate_member",
+]  # fmt: skip
 
 NEW_MEMBER_JOIN_MS = 300_000
 """How long the first JoinGroup of a member may wait before the member is removed."""
@@ -134,7 +136,7 @@ def _join(shard: GroupShard, step: Step, group: Group, request: Call) -> ErrorCo
         return ErrorCode.GROUP_MAX_SIZE_REACHED
     if group.state is State.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if records.is_share(group):
+    if records.is_share(group) or group.takes_consumers:
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if not group.supports(body.protocol_type, (p.name for p in body.protocols)):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -439,10 +441,7 @@ def leave(shard: GroupShard, step: Step, request: Call) -> None:
     """Answer a LeaveGroup; if a member left, a rebalance follows."""
     body = request.body
     group = shard.groups.get(body.group_id) or Group(body.group_id, step.wall_ms)
-    if request.version < LEAVE_LIST_VERSION:
-        requested: list[tuple[str, str | None]] = [(body.member_id, None)]
-    else:
-        requested = [(member.member_id, member.group_instance_id) for member in body.members]
+    requested = leaving_in(request)
     if group.state is State.DEAD:
         step.answer(request.answer, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return
@@ -453,6 +452,18 @@ def leave(shard: GroupShard, step: Step, request: Call) -> None:
         rebalance.begin(shard, step, group)
     else:
         rebalance.complete_if_all_joined(shard, step, group)
+    answer_leave(step, request, results)
+
+
+def leaving_in(request: Call) -> list[tuple[str, str | None]]:
+    """The members that a LeaveGroup names, by id and instance id."""
+    if request.version < LEAVE_LIST_VERSION:
+        return [(request.body.member_id, None)]
+    return [(member.member_id, member.group_instance_id) for member in request.body.members]
+
+
+def answer_leave(step: Step, request: Call, results: list[Body]) -> None:
+    """Answer a LeaveGroup with the results of its members."""
     top = results[0]["error_code"] if request.version < LEAVE_LIST_VERSION else ErrorCode.NONE
     step.answer(request.answer, error_code=top, members=results)
 

@@ -11,6 +11,8 @@ import logging
 from collections.abc import Iterable
 
 from kafkalog._native import lib
+from kafkalog.coordinator.consumer_groups import records as consumer_records
+from kafkalog.coordinator.consumer_groups.state import ConsumerGroup
 from kafkalog.coordinator.groups import rebalance, records
 from kafkalog.coordinator.groups.group import CommittedOffset, Group
 from kafkalog.coordinator.groups.shard import GroupShard
@@ -19,6 +21,7 @@ from kafkalog.coordinator.step import Step
 from kafkalog.errors import KafkalogError
 from kafkalog.types import TopicPartition
 from kafkalog.wire.records import OFFSETS
+from kafkalog.wire.values import Struct
 
 __all__ = ["load", "resume"]
 
@@ -56,6 +59,8 @@ class _Load:
         self.groups: dict[str, bytes] = {}
         self.foreign: dict[str, dict[bytes, int]] = {}
         """Live records of newer group types, with their kinds, by group."""
+        self.consumers: dict[str, dict[bytes, tuple[Struct, int, bytes]]] = {}
+        """Live records of consumer groups: key, position and undecoded value, by group."""
         self.offsets: dict[Where, Raw] = {}
         self.pending: dict[int, dict[Where, Raw]] = {}  # by producer id
         self.strange: set[str] = set()
@@ -76,6 +81,9 @@ class _Load:
         for group_id, kinds in self.foreign.items():
             if kinds:
                 self._group(group_id).foreign = kinds
+        for group_id, live in self.consumers.items():
+            if live:
+                self._make_consumers(group_id, live)
         for where, raw in self.offsets.items():
             if (offset := self._decoded(raw)) is not None:
                 self._group(where[0]).put_offset(where[1], offset)
@@ -108,8 +116,12 @@ class _Load:
         elif kind in records.FOREIGN_KINDS:
             if record.value is None:
                 self.foreign.get(key.group_id, {}).pop(record.key, None)
+                self.consumers.get(key.group_id, {}).pop(record.key, None)
             else:
                 self.foreign.setdefault(key.group_id, {})[record.key] = kind
+                if kind in consumer_records.KINDS:
+                    live = self.consumers.setdefault(key.group_id, {})
+                    live[record.key] = key, record.offset, record.value
         elif name not in self.strange:
             self.strange.add(name)
             LOG.warning(
@@ -140,6 +152,17 @@ class _Load:
             records.loaded_group(self._group(group_id), fields)
         except KafkalogError as error:
             self._skip(-1, error)
+
+    def _make_consumers(self, group_id: str, found: dict[bytes, tuple[Struct, int, bytes]]) -> None:
+        group = self._group(group_id)
+        group.consumer = ConsumerGroup(group.weight)
+        for raw_key, (key, offset, value) in found.items():
+            kind = group.foreign[raw_key]
+            try:
+                _, fields = OFFSETS.decode_value(consumer_records.KINDS[kind], value)
+                consumer_records.put(group.consumer, kind, key, fields)
+            except KafkalogError as error:
+                self._skip(offset, error)
 
     def _decoded(self, raw: Raw) -> CommittedOffset | None:
         try:

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafkalog.config.declare import FOREVER
+from kafkalog.coordinator.consumer_groups.commits import Committer, check_commit, check_fetch
+from kafkalog.coordinator.consumer_groups.state import ConsumerGroup
 from kafkalog.coordinator.core import append_error
 from kafkalog.coordinator.groups import records
 from kafkalog.coordinator.groups.group import (
@@ -42,6 +44,7 @@ __all__ = [
     "fetch",
     "fetch_failed",
     "more_bytes",
+    "partitions_of",
     "refused",
     "take",
     "write_commit",
@@ -111,13 +114,13 @@ def commit(shard: GroupShard, step: Step, request: Call, known: Known) -> None:
     """Answer an OffsetCommit once its offsets are in the journal."""
     body = request.body
     group = shard.groups.get(body.group_id)
-    error = _check_commit(group, request)
+    error = _check_commit(group, request, known)
     if error is not ErrorCode.NONE:
         commit_failed(step, request, error, known)
         return
     if group is None:
         group = shard.new_group(body.group_id, step.wall_ms)
-    elif group.state in (State.STABLE, State.PREPARING):
+    elif group.is_classic and group.state in (State.STABLE, State.PREPARING):
         shard.keep_session(group, group.members[body.member_id], step.now_ms)
     offsets: dict[TopicPartition, CommittedOffset] = {}
     results = take(shard, step, request, known, offsets)
@@ -175,7 +178,7 @@ def _result(partition: Any, error: ErrorCode) -> Body:
     return {"partition_index": partition.partition_index, "error_code": error}
 
 
-def _check_commit(group: Group | None, request: Call) -> ErrorCode:
+def _check_commit(group: Group | None, request: Call, known: Known) -> ErrorCode:
     """Check that the sender may commit for the group."""
     body = request.body
     generation = body.generation_id_or_member_epoch
@@ -189,6 +192,9 @@ def _check_commit(group: Group | None, request: Call) -> ErrorCode:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if records.is_share(group):
         return ErrorCode.GROUP_ID_NOT_FOUND
+    if group.consumer is not None and not group.is_classic:
+        sender = Committer(body.member_id, generation, body.group_instance_id, request.version)
+        return check_commit(group.consumer, sender, partitions_of(request, known))
     if generation < 0 and group.state is State.EMPTY:
         return ErrorCode.NONE
     error = validate_member(group, body.member_id, body.group_instance_id)
@@ -198,6 +204,14 @@ def _check_commit(group: Group | None, request: Call) -> ErrorCode:
         # The sender may have lost the partitions, and does not know it yet.
         error = ErrorCode.REBALANCE_IN_PROGRESS
     return error
+
+
+def partitions_of(request: Call, known: Known) -> Iterator[tuple[UUID, int]]:
+    """The partitions for which a request commits, by the ids of their topics."""
+    for requested in request.body.topics:
+        topic = _topic(requested, known, _commits_by_id(request))
+        for partition in requested.partitions:
+            yield topic.id, partition.partition_index
 
 
 def take(
@@ -297,8 +311,9 @@ def fetch(shard: GroupShard, requested: Any, stable: bool, known: Known, by_id: 
     group = shard.groups.get(requested.group_id)
     if group is not None and group.state is State.DEAD:
         group = None
-    if group is not None and _of_stranger(group, requested):
-        return fetch_failed(requested, MEMBER_VERSION, ErrorCode.UNKNOWN_MEMBER_ID)
+    error = ErrorCode.NONE if group is None else _check_fetch(group, requested)
+    if error is not ErrorCode.NONE:
+        return fetch_failed(requested, MEMBER_VERSION, error)
     topics: list[Body] = []
     for topic, partitions in _wanted(group, requested, known, by_id):
         found = []
@@ -318,13 +333,13 @@ def fetch(shard: GroupShard, requested: Any, stable: bool, known: Known, by_id: 
     return {"group_id": requested.group_id, "topics": topics, "error_code": ErrorCode.NONE}
 
 
-def _of_stranger(group: Group, requested: Any) -> bool:
-    """True if a member asks that the group does not have.  Kafka asks this of groups whose members
-    heartbeat by the newer protocols; of these none is a member here."""
-    if records.newer_type(group) is None or records.is_share(group):
-        return False
+def _check_fetch(group: Group, requested: Any) -> ErrorCode:
+    """Check that the member that asks is one of the group's.  Kafka checks this for groups whose
+    members heartbeat; of those of a streams group none is known here."""
+    if records.newer_type(group) is None or records.is_share(group) or group.is_classic:
+        return ErrorCode.NONE
     member_id, epoch = getattr(requested, "member_id", None), getattr(requested, "member_epoch", -1)
-    return member_id is not None or epoch >= 0
+    return check_fetch(group.consumer or ConsumerGroup(), member_id, epoch)
 
 
 def _wanted(
@@ -402,7 +417,7 @@ def delete_failed(step: Step, request: Call, error: ErrorCode) -> None:
 def _check_delete(group: Group | None) -> ErrorCode:
     if group is None or group.state is State.DEAD or records.is_share(group):
         return ErrorCode.GROUP_ID_NOT_FOUND
-    if group.state is not State.EMPTY and group.protocol_type != CONSUMER:
+    if group.is_classic and group.protocol_type != CONSUMER:
         return ErrorCode.NON_EMPTY_GROUP
     return ErrorCode.NONE
 
@@ -448,7 +463,9 @@ def tombstones(group: Group, gone: Iterable[TopicPartition]) -> list[JournalReco
 def expired(group: Group, wall_ms: int, retention_ms: int) -> list[TopicPartition]:
     """The offsets of a group that have expired."""
     since_ms: int | None = None
-    if group.protocol_type is not None and group.state is State.EMPTY and group.state_ms >= 0:
+    if group.consumer is not None and not group.is_classic:
+        pass  # some time after the commit, unless a member subscribes to the topic
+    elif group.protocol_type is not None and group.state is State.EMPTY and group.state_ms >= 0:
         since_ms = group.state_ms  # all of them, some time after the last member left
     elif group.protocol_type is not None and group.state is not State.EMPTY:
         readable = group.protocol_type == CONSUMER and group.topics is not None
@@ -479,7 +496,7 @@ def expire(shard: GroupShard, step: Step) -> None:
         gone = expired(group, step.wall_ms, retention_ms)
         left = sum(map(len, group.offsets.values())) - len(gone)
         busy = group.pending or group.pending_offsets or group.writing
-        if group.state is State.EMPTY and not left and not busy:
+        if group.is_empty and not left and not busy:
             delete_group(shard, step, group, lambda _step, _error: None)
         else:
             _write_tombstones(shard, step, group, gone, lambda _step, _error: None)
@@ -490,7 +507,7 @@ def delete_group(
 ) -> None:
     """Delete an empty group and its offsets.  It is Dead until that is in the journal."""
     written = tombstones(group, dict.fromkeys(group.known_offsets()))
-    written += records.foreign_tombstones(group.foreign)
+    written += records.foreign_tombstones(group.newer_keys)
     if group.recorded:
         written.append((records.group_key(group.group_id), None))
     entered_ms = group.state_ms

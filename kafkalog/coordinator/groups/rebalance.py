@@ -286,7 +286,8 @@ def write_group(
         settle(step, ErrorCode.UNKNOWN_SERVER_ERROR)
         return
     # An empty group of a newer type becomes a classic one.
-    foreign, group.foreign = group.foreign, {}
+    foreign, consumer = group.newer_keys, group.consumer
+    group.foreign, group.consumer = {}, None
     group.recorded = True
     group.writing += 1
 
@@ -294,6 +295,7 @@ def write_group(
         group.writing -= 1
         if error is not ErrorCode.NONE:
             group.foreign.update(foreign)
+            group.consumer = consumer
         settle(step, error)
 
     step.write(shard.partition, [*records.foreign_tombstones(foreign), record], settled)

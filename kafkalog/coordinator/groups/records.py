@@ -22,6 +22,7 @@ from kafkalog.wire.records import CONSUMER_PROTOCOL, OFFSETS
 from kafkalog.wire.values import ZERO_UUID, Struct
 
 __all__ = [
+    "CONSUMER",
     "FOREIGN",
     "FOREIGN_KINDS",
     "foreign_tombstones",

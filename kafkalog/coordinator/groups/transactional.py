@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kafkalog.coordinator.consumer_groups.commits import Committer, check_commit
 from kafkalog.coordinator.core import append_error
 from kafkalog.coordinator.groups import offsets, records
 from kafkalog.coordinator.groups.group import Group, State, offset_bytes
@@ -24,7 +25,7 @@ def commit(shard: GroupShard, step: Step, request: Call, known: Known) -> None:
     """Answer a TxnOffsetCommit once its offsets are in the journal."""
     body = request.body
     group = shard.groups.get(body.group_id)
-    error = _check(group, request)
+    error = _check(group, request, known)
     if error is ErrorCode.NONE:
         error = append_error(request.allowed())
     if error is not ErrorCode.NONE:
@@ -55,7 +56,7 @@ def _more_bytes(group: Group, producer_id: int, taken: offsets.Taken) -> int:
     return more - sum(offset_bytes(before[w].metadata) for w in taken if w in before)
 
 
-def _check(group: Group | None, request: Call) -> ErrorCode:
+def _check(group: Group | None, request: Call, known: Known) -> ErrorCode:
     """Check that the sender may commit for the group, as KIP-447 requires."""
     body = request.body
     member_id = getattr(body, "member_id", "")
@@ -69,6 +70,11 @@ def _check(group: Group | None, request: Call) -> ErrorCode:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if records.is_share(group):
         return ErrorCode.GROUP_ID_NOT_FOUND
+    if group.consumer is not None and not group.is_classic:
+        sender = Committer(member_id, generation, instance_id, request.version, True)
+        error = check_commit(group.consumer, sender, offsets.partitions_of(request, known))
+        stale = error is ErrorCode.STALE_MEMBER_EPOCH and request.version < offsets.TXN_IDS_VERSION
+        return ErrorCode.ILLEGAL_GENERATION if stale else error
     if generation < 0 and group.state is State.EMPTY:
         return ErrorCode.NONE
     if generation >= 0 or member_id or instance_id is not None:

@@ -32,11 +32,11 @@ from kafkalog.kraft.snapshotting import Snapshotting
 from kafkalog.metadata.differences import difference
 from kafkalog.quorum.identity import Identity
 from kafkalog.quorum.replica import joining
-from kafkalog.quorum.replica.joining import Applied, Joint, Rules
+from kafkalog.quorum.replica.joining import Applied, Joint, VersionChanged
 from kafkalog.quorum.replica.raft_thread import NewSnapshot, Reload
 from kafkalog.quorum.sessions import Sessions
 from kafkalog.quorum.store import QuorumStore, SessionsDue, Snapshot
-from kafkalog.quorum.writing import Append
+from kafkalog.quorum.writing import Append, ChangeKraftVersion
 from kafkalog.raft import messages as raft
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ __all__ = ["ControllerThread"]
 _logger = logging.getLogger(__name__)
 
 READ_BYTES = 1 << 20
+FROM_RAFT = raft.BecameLeader, raft.LostLeadership, raft.Appended, VersionChanged
 SESSIONS_MS = 100
 """The least time between two checks of sessions."""
 
@@ -59,9 +60,10 @@ class ControllerThread:
 
     def __init__(
         self, manager: Manager, log: Log, identity: Identity, options: Options, unclean: bool,
-        session_ms: int, first: Callable[[Applied], Sequence[MetadataRecord]],
+        session_ms: int, first: Sequence[MetadataRecord],
     ) -> None:  # fmt: skip
-        """Read the newest snapshot.  `session_ms`: broker.session.timeout.ms; `first`: as in Rules.
+        """Read the newest snapshot.  `session_ms`: broker.session.timeout.ms; `first`: the records
+        that a new cluster begins with.
 
         Raises: CorruptLog, IoFailed; ArgumentError: a record that is not known.
         """
@@ -70,7 +72,8 @@ class ControllerThread:
         self.image: MetadataImage = self._loaded.replay.image
         """The committed metadata, as far as they are applied."""
         self._check()
-        self._joint = Joint(Rules(identity.node, unclean, first), self._applied())
+        self._options, self._first, self._clock = options, first, manager.clock
+        self._joint = Joint(identity.node, unclean, self._applied())
         self._controller = Controller(options, self._store)
         self._sessions: Sessions | None = None
         self._sessions_ms = 0
@@ -112,7 +115,7 @@ class ControllerThread:
     @property
     def is_active(self) -> bool:
         """True if the controller of this node is the active one."""
-        return self._joint.active
+        return self._joint.active and not self._is_broken
 
     def stop(self) -> None:
         """End; what waits for an answer gets None.  Once."""
@@ -136,14 +139,11 @@ class ControllerThread:
                     self._take(event)
                 elif isinstance(event, ClientRequest):
                     event.token(None)
-            except Exception:
+            except Exception:  # not of one request: another node may do better
                 _logger.exception("the controller of node %d resigns", self._identity.node)
-                self._give_up()
-
-    def _give_up(self) -> None:
-        """An error that is not of one request: another node may do better."""
-        self._do(self._controller.handle(Deposed(), _now_ms()))
-        self._join(Resign())
+                self._to_raft(raft.Resign(self._joint.epoch))
+                self._joint = self._joint._replace(active=False, pending=None)
+                self._do(self._controller.handle(Deposed(), _now_ms()))
 
     def _next(self) -> Any:
         """The next event, or what is due; None: nothing."""
@@ -180,7 +180,7 @@ class ControllerThread:
         elif isinstance(event, raft.HighWatermark):
             while self._reads(lambda: self._apply(event.offset)):
                 pass
-        elif isinstance(event, raft.BecameLeader | raft.LostLeadership | raft.Appended):
+        elif isinstance(event, FROM_RAFT):
             self._join(event)
         else:
             self._do(self._controller.handle(event, _now_ms()))
@@ -204,7 +204,8 @@ class ControllerThread:
 
     def _load(self) -> Loaded:
         found = self._identity
-        return load(self._log, found.cluster_id, found.node, end=0)
+        # Not the snapshot 0-0: a leader writes its records to the log.
+        return load(self._log, found.cluster_id, found.node, end=0, oldest=1)
 
     def _check(self) -> None:
         self._loaded.check_known(str(self._log.path))
@@ -263,12 +264,15 @@ class ControllerThread:
     def _store(self, _: Claim, found: object) -> Store:
         assert isinstance(found, Snapshot)
         self._sessions = Sessions(self._session_ms, found.whole, _now_ms())
-        return QuorumStore(found, self._sessions)
+        return QuorumStore(found, self._sessions, self._first, self._wall_ms, self._options)
+
+    def _wall_ms(self, now_ms: int) -> int:
+        return self._clock.now_ms() - (_now_ms() - now_ms)
 
     def _join(self, event: object) -> None:
         self._joint, effects = joining.step(self._joint, event)
         for effect in effects:
-            if isinstance(effect, raft.Append | raft.Resign):
+            if isinstance(effect, raft.Append | raft.ChangeVersion | raft.Resign):
                 self._to_raft(effect)
             else:
                 self._do(self._controller.handle(effect, _now_ms()))
@@ -277,7 +281,7 @@ class ControllerThread:
         left = deque(effects)
         while left:
             effect = left.popleft()
-            if isinstance(effect, Append | Resign):
+            if isinstance(effect, Append | ChangeKraftVersion | Resign):
                 self._join(effect)
             elif isinstance(effect, Reply):
                 self._reply(effect)

@@ -6,15 +6,17 @@ A leader's records become batches here; a follower has its leader's batches, byt
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kafkalog._native import lib
 from kafkalog.batch.control import control_key, control_kind
 from kafkalog.batch.walk import whole_batches
+from kafkalog.config.topic import TopicConfig
+from kafkalog.directory.topics import METADATA_BYTES_MAX
 from kafkalog.disk.directory import Directory
 from kafkalog.disk.layout import METADATA_TOPIC
-from kafkalog.errors import CorruptLog, CorruptMessage
+from kafkalog.errors import ArgumentError, CorruptLog, CorruptMessage
 from kafkalog.kraft.batches import (
     KRAFT_VERSION,
     RECORD_BYTES_MAX,
@@ -23,8 +25,10 @@ from kafkalog.kraft.batches import (
     data_batches,
     raw_records,
 )
-from kafkalog.kraft.directory import METADATA_TOPIC_ID
+from kafkalog.kraft.directory import METADATA_TOPIC_ID, first_records
+from kafkalog.kraft.format import FIRST
 from kafkalog.kraft.loading import QUORUM_STATE
+from kafkalog.kraft.records import decode
 from kafkalog.kraft.snapshots import SnapshotName, list_snapshots, read_snapshot
 from kafkalog.log.log import handle_of
 from kafkalog.log.removal import truncate_fully
@@ -35,7 +39,9 @@ from kafkalog.raft.log import Batch, Control, LogView, OffsetAndEpoch, VersionCh
 from kafkalog.raft.quorum_state import parse_quorum_state, render_quorum_state
 
 if TYPE_CHECKING:
+    from kafkalog.config.quorum import QuorumConfig
     from kafkalog.directory.manager import Manager
+    from kafkalog.quorum.writing import MetadataRecord
     from kafkalog.raft.messages import QuorumState
     from kafkalog.raft.replicas import Voters
 
@@ -70,7 +76,7 @@ def batches_of(data: bytes | memoryview) -> Iterator[Batch]:
 class ReplicaDisk:
     """All that a replica reads when it starts.  For one thread; `log` may be read by others."""
 
-    def __init__(self, manager: Manager, voters: Voters) -> None:
+    def __init__(self, manager: Manager, settings: QuorumConfig, voters: Voters) -> None:
         """Open the log, created if it is missing.  `voters`: those of the settings, which a
         directory that was formatted without any has.
 
@@ -81,9 +87,13 @@ class ReplicaDisk:
         self.log = manager.get(METADATA_TOPIC, 0)
         self.folder = str(self.log.path)
         self._handle = handle_of(self.log)
-        self._clock = manager.clock
-        self._config = manager.config
-        self._voters = voters
+        self._manager, self._clock, self._config = manager, manager.clock, manager.config
+        self._settings, self._voters = settings, voters
+        self._handle.configure(TopicConfig({
+            "max.message.bytes": METADATA_BYTES_MAX,
+            "segment.bytes": settings.metadata_log_segment_bytes,
+            "segment.ms": settings.metadata_log_segment_ms,
+        }))  # fmt: skip
         self._settle()
 
     def _settle(self) -> None:
@@ -125,8 +135,8 @@ class ReplicaDisk:
         """An empty log, with the voters of formatting: in a snapshot of nothing, or else in the
         settings."""
         version, voters = 0, self._voters
-        if SnapshotName(0, 0) in list_snapshots(self.folder):
-            version, found = self._quorum_in(SnapshotName(0, 0))
+        if FIRST in list_snapshots(self.folder):
+            version, found = self._quorum_in(FIRST)
             voters = found if version else voters
         return LogView(voters=((raft_log.BEFORE, voters),), versions=((raft_log.BEFORE, version),))
 
@@ -150,6 +160,22 @@ class ReplicaDisk:
                 else:
                     voters = found  # type: ignore[assignment]
         return version, voters
+
+    def first_records(self) -> Sequence[MetadataRecord]:
+        """The records that a new cluster begins with: those of formatting.
+
+        Raises: CorruptLog; ArgumentError: records or levels that are not known.
+        """
+        found: list[MetadataRecord] = []
+        if FIRST in list_snapshots(self.folder):
+            path = os.path.join(self.folder, FIRST.file())
+            for raw in read_snapshot(path):
+                entry = decode(raw.value) if raw.control is None else None
+                if isinstance(entry, str):
+                    raise ArgumentError(f"{path}: found {entry}")
+                if entry is not None:
+                    found.append((entry.name, dict(entry.fields)))
+        return first_records(self._manager, found)
 
     @property
     def newest(self) -> OffsetAndEpoch | None:
@@ -218,19 +244,30 @@ class ReplicaDisk:
     # ---- snapshots -----------------------------------------------------------------------------
 
     def superfluous(self, base: OffsetAndEpoch | None) -> OffsetAndEpoch | None:
-        """Where the log should begin, now that there is a new snapshot; None: where it does.
+        """Where the log may begin, by metadata.max.retention.bytes and .ms, now that there is a new
+        snapshot; None: where it does.
 
-        Two snapshots are kept: a replica that finds the newest damaged uses the other.  `base`:
-        the one at whose end the log begins.
+        Two snapshots are kept, since a replica that finds the newest damaged uses the other, and
+        `base`, at whose end the log begins.
         """
         kept = list_snapshots(self.folder)
-        oldest = kept[-SNAPSHOTS_KEPT:][0]
-        large = self.log.size_bytes > self._config.metadata_max_retention_bytes
-        if base is None and not large:
-            self._remove_below(oldest.offset)
-            return None
+        last = kept[-SNAPSHOTS_KEPT:]
+        with Directory(self.folder) as folder:
+            for name in kept[:-SNAPSHOTS_KEPT]:
+                if base is None or name.offset != base.offset:
+                    folder.unlink(name.file())
+        begins = OffsetAndEpoch(*last[0])
         start = 0 if base is None else base.offset
-        return OffsetAndEpoch(*oldest) if oldest.offset > start else None
+        large = self.log.size_bytes > self._config.metadata_max_retention_bytes
+        return begins if begins.offset > start and (large or self._is_old(start)) else None
+
+    def _is_old(self, offset: int) -> bool:
+        """True if the record at an offset is older than metadata.max.retention.ms."""
+        most_ms = self._settings.metadata_max_retention_ms
+        if most_ms < 0 or offset >= self.log.end_offset:
+            return False
+        first, _ = next(whole_batches(self.read(offset, 1)))
+        return bool(first.base_timestamp < self._clock.now_ms() - most_ms)
 
     def trim(self, offset: int) -> None:
         """Let the log begin at the end of a snapshot, and remove older ones.  Raises: IoFailed."""

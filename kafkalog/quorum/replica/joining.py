@@ -2,9 +2,9 @@
 outcomes of its appends.
 
 Pure: `step` takes a state and an event, and returns the next state and the effects.  Events are
-Raft's effects BecameLeader, LostLeadership and Appended; Applied; and the controller's effects
-Append and Resign.  Effects are events: Raft's Append and Resign, and the controller's Elected,
-Deposed and StoreResult.
+Raft's effects BecameLeader, LostLeadership and Appended; Applied, VersionChanged; and the effects
+Append, ChangeKraftVersion and Resign.  Effects are events: Raft's Append, ChangeVersion and Resign,
+and the controller's Elected, Deposed and StoreResult.
 """
 
 from __future__ import annotations
@@ -20,14 +20,12 @@ from kafkalog.kraft.batches import RECORD_BYTES_MAX
 from kafkalog.kraft.records import encode
 from kafkalog.metadata.image import MetadataImage
 from kafkalog.quorum.store import Snapshot
-from kafkalog.quorum.writing import OWN_OFFSET, Append, MetadataRecord
+from kafkalog.quorum.writing import OWN_OFFSET, Append, ChangeKraftVersion, MetadataRecord
 from kafkalog.raft import messages as raft
 
-__all__ = ["Applied", "Joint", "Rules", "step", "values_at"]
+__all__ = ["Applied", "Joint", "VersionChanged", "step", "values_at"]
 
 NOBODY = -1
-FIRST = 0
-"""The number of an append of first records; those of a controller begin at 1."""
 
 
 class Applied(NamedTuple):
@@ -39,29 +37,27 @@ class Applied(NamedTuple):
     """A metadata transaction (KIP-868) has begun and not ended: the image is as before it."""
 
 
-class Rules(NamedTuple):
-    """The parameters, which do not change."""
+class VersionChanged(NamedTuple):
+    """The answer to a ChangeVersion."""
 
-    node: int
-    unclean: bool = False
-    """As in Claim."""
-    first: Callable[[Applied], Sequence[MetadataRecord]] = lambda _: ()
-    """The records that a new leader has to write before its controller becomes active.  It is
-    called again once they are applied, until there are none."""
+    token: Any
+    answer: raft.VoterResponse
 
 
 class _Pending(NamedTuple):
-    """An append whose outcome is not known yet."""
+    """An effect of the controller whose outcome is not known yet."""
 
     number: int
     last_offset: int | None = None
-    """The offset of its last record, once it is in the log."""
+    """The offset of an append's last record, once it is in the log."""
 
 
 class Joint(NamedTuple):
     """The state between two events."""
 
-    rules: Rules
+    node: int
+    unclean: bool
+    """As in Claim."""
     applied: Applied
     epoch: int = NOBODY
     """The epoch that this node leads."""
@@ -86,8 +82,15 @@ def step(now: Joint, event: object) -> Stepped:
         return _lost(now) if event.epoch == now.epoch else (now, [])
     if isinstance(event, raft.Appended):
         return _appended(now, event)
-    if isinstance(event, Append):
-        return _append(now, event.number, event.records)
+    if isinstance(event, Append | ChangeKraftVersion):
+        if not now.active:
+            return now, [controller.StoreResult(event.number, [NotActive()])]
+        if isinstance(event, Append):
+            return _append(now, event.number, event.records)
+        wanted = raft.ChangeVersion((now.epoch, event.number), event.level)
+        return now._replace(pending=_Pending(event.number)), [wanted]
+    if isinstance(event, VersionChanged):
+        return _changed(now, event)
     assert isinstance(event, controller.Resign)
     resigns: list[Any] = [raft.Resign(now.epoch)] if now.epoch != NOBODY else []
     return now._replace(active=False, pending=None), resigns
@@ -100,13 +103,9 @@ def _lost(now: Joint) -> Stepped:
 
 
 def _append(now: Joint, number: int, records: Sequence[MetadataRecord]) -> Stepped:
-    if now.epoch == NOBODY or not (now.active or number == FIRST):
-        return now, [controller.StoreResult(number, [NotActive()])]
     try:
         data = _encoded(records, now.applied.image)
     except KafkalogError as problem:  # of these records alone
-        if number == FIRST:
-            raise
         return now, [controller.StoreResult(number, [problem])]
     wanted = raft.Append((now.epoch, number), len(data), data, now.epoch)
     return now._replace(pending=_Pending(number)), [wanted]
@@ -118,8 +117,17 @@ def _appended(now: Joint, event: raft.Appended) -> Stepped:
         return now, []
     if event.last_offset is None:  # LostLeadership is on its way
         failed = controller.StoreResult(pending.number, [NotActive()])
-        return now._replace(pending=None), [failed] if now.active else []
+        return now._replace(pending=None), [failed]
     return _advanced(now._replace(pending=pending._replace(last_offset=event.last_offset)))
+
+
+def _changed(now: Joint, event: VersionChanged) -> Stepped:
+    pending = now.pending
+    if pending is None or event.token != (now.epoch, pending.number):
+        return now, []
+    code, why = event.answer.error_code, event.answer.error_message
+    done = controller.StoreResult(pending.number, [(int(code), why)])
+    return now._replace(pending=None), [done]
 
 
 def _advanced(now: Joint) -> Stepped:
@@ -130,14 +138,12 @@ def _advanced(now: Joint) -> Stepped:
         if pending.last_offset is None or pending.last_offset >= applied.offset:
             return now, effects
         now = now._replace(pending=None)
-        if pending.number != FIRST:
-            effects.append(controller.StoreResult(pending.number, [applied.image]))
+        effects.append(controller.StoreResult(pending.number, [applied.image]))
     if now.epoch == NOBODY or now.active or applied.offset < now.begins:
         return now, effects
-    if first := now.rules.first(applied):
-        return _append(now, FIRST, first)
-    claim = Claim(now.rules.node, now.epoch, now.epoch, now.rules.unclean)
-    return now._replace(active=True), [controller.Elected(claim, Snapshot(applied.image))]
+    claim = Claim(now.node, now.epoch, now.epoch, now.unclean)
+    loaded = Snapshot(applied.image, applied.in_transaction)
+    return now._replace(active=True), [*effects, controller.Elected(claim, loaded)]
 
 
 # ---- records as bytes --------------------------------------------------------------------------

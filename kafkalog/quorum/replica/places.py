@@ -45,7 +45,7 @@ def static_voters(places: dict[int, Address], listener: str) -> Voters:
 
 
 class Places:
-    """Where to reach nodes; one thread."""
+    """Where to reach nodes.  One thread learns, any may ask."""
 
     def __init__(
         self, listener: str, bootstrap: Sequence[Address], static: dict[int, Address],
@@ -85,7 +85,6 @@ class Places:
         """A request or an answer says where a node is."""
         if node < 0 or where is None or not where.host or not 0 < where.port < 65536:
             return
-        self._learned.pop(node, None)
         self._learned[node] = where
         while len(self._learned) > LEARNED_MAX:
             del self._learned[next(iter(self._learned))]

@@ -19,6 +19,7 @@ from kafkalog.clock import Clock
 from kafkalog.errors import CorruptLog, KafkalogError, StorageOffline, told_once
 from kafkalog.quorum.replica.answers import Ask, answer_fields, describe_quorum
 from kafkalog.quorum.replica.disk import ReplicaDisk
+from kafkalog.quorum.replica.joining import VersionChanged
 from kafkalog.quorum.replica.peers import Arrived, Peers, Wanted
 from kafkalog.quorum.replica.places import Places
 from kafkalog.raft import core
@@ -65,8 +66,9 @@ class RaftThread:
         self, me: ReplicaKey, options: Options, disk: ReplicaDisk, places: Places, clock: Clock,
         tell: Callable[[Any], None], turned: Callable[[], None],
     ) -> None:  # fmt: skip
-        """Read the disk.  `tell` gets BecameLeader, LostLeadership, Appended, HighWatermark and
-        Reload, in this thread; `turned` is called when the leader or the epoch has changed.
+        """Read the disk.  `tell` gets BecameLeader, LostLeadership, Appended, HighWatermark, Reload
+        and VersionChanged, in this thread; `turned` is called when the leader or the epoch has
+        changed.
 
         Raises: CorruptLog, IoFailed.
         """
@@ -313,6 +315,9 @@ class RaftThread:
             self._peers.send(effect.node_id, Wanted(effect.number, effect.message, where))
 
     def _answer(self, effect: raft.Answer) -> None:
+        if not isinstance(effect.token, int):
+            self._tell(VersionChanged(effect.token, effect.message))
+            return
         ask = self._asks.pop(effect.token, None)
         if ask is None:
             return

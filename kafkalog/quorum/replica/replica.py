@@ -18,14 +18,12 @@ from kafkalog.config.server import ServerConfig
 from kafkalog.controller.events import ClientRequest
 from kafkalog.controller.events import Options as ControllerOptions
 from kafkalog.errors import KafkalogError, Timeout
-from kafkalog.kraft.directory import first_records
 from kafkalog.metadata.image import METADATA_VERSION
 from kafkalog.quorum.identity import Identity
 from kafkalog.quorum.replica.answers import RAFT_APIS, Ask, Body, refusal
 from kafkalog.quorum.replica.controller_thread import ControllerThread
 from kafkalog.quorum.replica.disk import ReplicaDisk
 from kafkalog.quorum.replica.followed import Followed
-from kafkalog.quorum.replica.joining import Applied
 from kafkalog.quorum.replica.peers import Peers
 from kafkalog.quorum.replica.places import Endpoint, Places, controllers_of, static_voters
 from kafkalog.quorum.replica.raft_thread import RaftThread
@@ -36,7 +34,6 @@ from kafkalog.wire.error_codes import ErrorCode
 if TYPE_CHECKING:
     from kafkalog.directory.manager import Manager
     from kafkalog.metadata.image import Change, MetadataImage
-    from kafkalog.quorum.writing import MetadataRecord
     from kafkalog.wire.api import Api
 
 __all__ = ["MetadataReplica"]
@@ -76,14 +73,15 @@ class MetadataReplica:
         voters = static_voters(static, listener)
         places = Places(listener, servers, static, endpoints)
         me = ReplicaKey(identity.node, identity.directory_id)
-        self._disk = ReplicaDisk(manager, voters)
+        self._disk = ReplicaDisk(manager, config, voters)
         self._raft = RaftThread(
             me, _options(config, me, self._endpoints, places), self._disk, places, manager.clock,
             self._tell, self._turn,
         )  # fmt: skip
         self._controller = ControllerThread(
             manager, self._disk.log, identity, _controller_options(config),
-            config.topic.unclean_leader_election_enable, session_timeout_ms(config), self._first,
+            config.topic.unclean_leader_election_enable, config.broker_session_timeout_ms,
+            self._disk.first_records(),
         )  # fmt: skip
         self._turns = threading.Condition()  # guards the next
         self._turned: list[Callable[[], None]] = []
@@ -241,14 +239,6 @@ class MetadataReplica:
     def _tell(self, event: Any) -> None:
         self._controller.put(event)
 
-    def _first(self, applied: Applied) -> Sequence[MetadataRecord]:
-        """The records that a new leader writes before anything else."""
-        if applied.in_transaction:
-            return [("AbortTransactionRecord", {"reason": "another controller is active"})]
-        if METADATA_VERSION in applied.image.features:
-            return []
-        return first_records(self._manager)
-
 
 # ---- settings ------------------------------------------------------------------------------------
 
@@ -261,21 +251,16 @@ def _connecting(node: int, config: ServerConfig) -> Connecting:
     )  # fmt: skip
 
 
-def session_timeout_ms(config: ServerConfig) -> int:
-    """How long a broker may send no heartbeat."""
-    return int(getattr(config, "broker_session_timeout_ms", 9_000))
-
-
 def _options(
     config: ServerConfig, me: ReplicaKey, endpoints: tuple[Endpoint, ...], places: Places
 ) -> Options:
     return Options(
-        election_timeout_ms=getattr(config, "controller_quorum_election_timeout_ms", 1_000),
+        election_timeout_ms=config.controller_quorum_election_timeout_ms,
         fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
         request_timeout_ms=config.controller_quorum_request_timeout_ms,
         backoff_ms=config.controller_quorum_retry_backoff_ms,
         bootstrap=places.bootstrap,
-        auto_join=getattr(config, "controller_quorum_auto_join_enable", False),
+        auto_join=config.controller_quorum_auto_join_enable,
         itself=Voter(me, endpoints) if endpoints else None,
     )
 

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import Closed
+from kafkalog.server.controller_apis.protection import quotas_asked
 from kafkalog.server.controller_apis.settings_requests import SETTINGS_REQUESTS
 from kafkalog.server.failures import answer_failure, handler_failed
+from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -45,6 +47,13 @@ def ask(
         except Exception as problem:
             handler_failed(request, problem)
 
-    settings = SETTINGS_REQUESTS.get(request.api.key)
-    body = request.body if settings is None else settings.convert(request.body)
+    convert = CONVERTED.get(request.api.key)
+    body = request.body if convert is None else convert(request.body)
     asked(request.api, body, request.version, answer, size=request.size, **about_the_caller)
+
+
+CONVERTED: Mapping[int, Callable[[Any], Any]] = {
+    **{key: one.convert for key, one in SETTINGS_REQUESTS.items()},
+    apis.ALTER_CLIENT_QUOTAS.key: quotas_asked,
+}
+"""The requests that a controller does not get as they were decoded, by API key."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from kafkalog.metadata.image import MetadataImage
-    from kafkalog.metadata.requests import NewTopics, Result
+    from kafkalog.metadata.requests import NewTopics
     from kafkalog.metadata.source import Quorum
     from kafkalog.server.request import Request
     from kafkalog.wire.error_codes import ErrorCode
@@ -37,9 +37,11 @@ class ControllerApis(Protocol):
         Raises: UnsupportedVersion: this is a single node.
         """
 
-    def alter(self, plan_of: Callable[[MetadataImage], Any]) -> list[Result]:
-        """Carry out a change of the metadata: `plan_of` returns the records and the results.  A
-        cluster on ZooKeeper has only ACLs, credentials and quotas there.
+    def change(
+        self, request: Request, plan_of: Callable[[MetadataImage], Any]
+    ) -> Mapping[str, Any] | None:
+        """Carry out a request that `plan_of` plans, with one result: its answer, or None if it is
+        answered later.  In a KRaft cluster the active controller plans it.
 
         Raises: errors of writing.
         """

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from kafkalog.controller.events import Caller
 from kafkalog.errors import (
     BadZnode,
     PeerGone,
@@ -16,16 +17,17 @@ from kafkalog.errors import (
 )
 from kafkalog.metadata.image import BROKER
 from kafkalog.server.controller_apis.asking import ask
-from kafkalog.server.controller_apis.protection import ON_ZOOKEEPER
+from kafkalog.server.controller_apis.protection import PROTECTION
 from kafkalog.server.controller_apis.settings_requests import SETTINGS_REQUESTS
 from kafkalog.server.controller_apis.topic_creation import TopicCreation
 from kafkalog.server.failures import answer_failure, handler_failed
+from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.values import mapped
 
 if TYPE_CHECKING:
     from kafkalog.metadata.image import MetadataImage
-    from kafkalog.metadata.requests import NewTopics, Result
+    from kafkalog.metadata.requests import NewTopics
     from kafkalog.replication.membership import Controlling, ZooKeeperMembership
     from kafkalog.server.controller_apis.forwarder import ControllerForwarder, Send
     from kafkalog.server.request import Request
@@ -34,6 +36,10 @@ __all__ = ["ClusterMember"]
 
 _logger = logging.getLogger(__name__)
 
+MUTATING = frozenset(
+    api.key for api in (apis.CREATE_TOPICS, apis.CREATE_PARTITIONS, apis.DELETE_TOPICS)
+)
+"""Requests that controller_mutation_rate limits."""
 NOT_HERE = "This is not the correct controller."
 
 
@@ -56,7 +62,7 @@ class ClusterMember:
         """
         settings, protecting = (
             SETTINGS_REQUESTS.get(request.api.key),
-            ON_ZOOKEEPER.get(request.api.key),
+            PROTECTION.get(request.api.key),
         )
         if protecting is not None:
             self._answer_here(request, lambda: protecting(self._member.alter, request))
@@ -67,7 +73,7 @@ class ClusterMember:
             )
         elif self._controller.is_active:
             self._ask_here(request)
-        elif self._member.controller == self._member.node or self._was_forwarded(request):
+        elif self._member.controller == self._member.node or not self._may_forward(request):
             answer_failure(request, ErrorCode.NOT_CONTROLLER, NOT_HERE)
         else:
             self._forward(request)
@@ -84,9 +90,9 @@ class ClusterMember:
         """As ControllerApis.create_topics."""
         return self._topics.create(wanted)
 
-    def alter(self, plan_of: Callable[[MetadataImage], Any]) -> list[Result]:
-        """As ControllerApis.alter: a change of what protects the cluster."""
-        return self._member.alter(plan_of)
+    def change(self, request: Request, plan_of: Callable[[MetadataImage], Any]) -> None:
+        """As ControllerApis.change: this node writes it."""
+        self._answer_here(request, lambda: self._member.alter(plan_of)[0])
 
     def quorum(self) -> NoReturn:
         """Raises: UnsupportedVersion."""
@@ -97,9 +103,13 @@ class ClusterMember:
         own = (BROKER, str(self._member.node))
         return any((one.resource_type, one.resource_name) == own for one in request.body.resources)
 
-    def _was_forwarded(self, request: Request) -> bool:
+    def _may_forward(self, request: Request) -> bool:
+        """False if another node forwarded it, or the client has a quota that the controller counts,
+        which must know who asks."""
         number = request.peer.client_id or ""
-        return number.isdecimal() and int(number) in self._member.image.brokers
+        forwarded = number.isdecimal() and int(number) in self._member.image.brokers
+        meter = request.meter if request.api.key in MUTATING else None
+        return not forwarded and (meter is None or not meter.has_mutation_rate)
 
     def _answer_here(self, request: Request, work: Callable[[], Mapping[str, Any]]) -> None:
         """Let this node itself carry out a request, by writing into ZooKeeper."""
@@ -130,7 +140,8 @@ class ClusterMember:
 
     def _ask_here(self, request: Request) -> None:
         """Let this node's controller answer."""
-        ask(self._controller.ask, request, _refuse)
+        meter = request.meter
+        ask(self._controller.ask, request, _refuse, context=meter and Caller(charge=meter.mutate))
 
 
 def _refuse(request: Request) -> None:

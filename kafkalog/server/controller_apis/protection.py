@@ -5,12 +5,11 @@ A single node writes them into its metadata log, any node of a cluster into ZooK
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.controller import protection
-from kafkalog.controller.client_quotas import MUTATION_RATE
 from kafkalog.metadata.addresses import address_of
 from kafkalog.metadata.image import MetadataImage
 from kafkalog.metadata.requests import Result
@@ -20,7 +19,7 @@ from kafkalog.wire import apis
 if TYPE_CHECKING:
     from kafkalog.server.request import Request
 
-__all__ = ["ON_ZOOKEEPER", "PROTECTION", "Alter"]
+__all__ = ["PROTECTION", "Alter", "quotas_asked"]
 
 Fields = Mapping[str, Any]
 Alter = Callable[[Callable[[MetadataImage], Planned]], list[Result]]
@@ -32,15 +31,15 @@ def _alter(convert: Callable[[Any], protection.Asked], alter: Alter, request: Re
     return {field: alter(plan)}
 
 
-def _alter_client_quotas(
-    alter: Alter, request: Request, unenforced: Collection[str] = ()
-) -> Fields:
+def _alter_client_quotas(alter: Alter, request: Request) -> Fields:
     """Change quotas; open connections obey them before the answer is sent."""
+    return _alter(quotas_asked, alter, request)
 
-    def convert(body: Any) -> protection.Asked:
-        return protection.client_quotas(body, lambda name: bool(address_of(name)), unenforced)
 
-    return _alter(convert, alter, request)
+def quotas_asked(body: Any) -> protection.Asked:
+    """The change of quotas that a request asks for; names of hosts are looked up now, in the
+    caller's thread."""
+    return protection.client_quotas(body, lambda name: bool(address_of(name)))
 
 
 PROTECTION: Mapping[int, Callable[[Alter, Request], Fields]] = {
@@ -48,8 +47,3 @@ PROTECTION: Mapping[int, Callable[[Alter, Request], Fields]] = {
     apis.ALTER_CLIENT_QUOTAS.key: _alter_client_quotas,
 }
 """By API key."""
-ON_ZOOKEEPER: Mapping[int, Callable[[Alter, Request], Fields]] = {
-    **PROTECTION,
-    apis.ALTER_CLIENT_QUOTAS.key: partial(_alter_client_quotas, unenforced=(MUTATION_RATE,)),
-}
-"""The same for a node on ZooKeeper, whose controller may be any broker's: none counts changes."""

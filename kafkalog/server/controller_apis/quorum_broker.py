@@ -70,6 +70,10 @@ class QuorumBroker:
 
         self._forwarder.forward(forward, request.size)
 
+    def change(self, request: Request, plan_of: Callable[..., Any]) -> None:
+        """As ControllerApis.change."""
+        self.handle(request)
+
     def _sent(self, send: Send, request: Request, end_s: float) -> Any:
         """The active controller's response; a controller that is not active any more has done
         nothing, and the next one is asked until `end_s`.
@@ -121,10 +125,6 @@ class QuorumBroker:
     def create_topics(self, wanted: NewTopics) -> dict[str, ErrorCode]:
         """As ControllerApis.create_topics."""
         return self._topics.create(wanted)
-
-    def alter(self, plan_of: Callable[..., Any]) -> NoReturn:
-        """Raises: UnsupportedVersion."""
-        raise UnsupportedVersion("the controllers change the metadata")
 
     def quorum(self) -> NoReturn:
         """Raises: UnsupportedVersion."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkalog.config.server import ServerConfig
     from kafkalog.metadata.configs import KeyCheck
     from kafkalog.metadata.image import MetadataImage
-    from kafkalog.metadata.requests import NewTopics, Result
+    from kafkalog.metadata.requests import NewTopics
     from kafkalog.metadata.source import Changeable, Quorum
     from kafkalog.server.request import Request
 
@@ -63,9 +63,11 @@ class SingleNode:
         """Raises: UnsupportedVersion."""
         raise self._no_cluster()
 
-    def alter(self, plan_of: Callable[[MetadataImage], Any]) -> list[Result]:
-        """As ControllerApis.alter."""
-        return self._metadata.alter(plan_of)
+    def change(
+        self, request: Request, plan_of: Callable[[MetadataImage], Any]
+    ) -> Mapping[str, Any]:
+        """As ControllerApis.change."""
+        return self._metadata.alter(plan_of)[0]
 
     def create_topics(self, wanted: NewTopics) -> dict[str, ErrorCode]:
         """As ControllerApis.create_topics."""

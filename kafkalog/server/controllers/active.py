@@ -54,9 +54,9 @@ class ActiveController:
         """Raises: UnsupportedVersion."""
         raise UnsupportedVersion("a controller creates no topics on its own account")
 
-    def alter(self, plan_of: Callable[..., Any]) -> NoReturn:
-        """Raises: UnsupportedVersion."""
-        raise UnsupportedVersion("only the active controller changes the metadata")
+    def change(self, request: Request, plan_of: Callable[..., Any]) -> None:
+        """As ControllerApis.change: the active controller plans it."""
+        self.handle(request)
 
     def quorum(self) -> NoReturn:
         """Raises: UnsupportedVersion."""

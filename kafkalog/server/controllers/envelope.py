@@ -116,12 +116,12 @@ class ForwardedRequest(Request):
         super().__init__(way, inner)  # type: ignore[arg-type]
         self._way = way
 
-    def answer(self, response: Mapping[str, Any]) -> None:
+    def answer(self, response: Mapping[str, Any], wait_ms: int = 0) -> None:
         """As Request.answer."""
         if response.get("error_code") == ErrorCode.NOT_CONTROLLER:
             self.refuse_as_not_controller()
         else:
-            super().answer(response)
+            super().answer(response, wait_ms)
 
     def refuse_as_not_controller(self) -> None:
         """Let the broker ask the next controller: its client does not learn of it."""

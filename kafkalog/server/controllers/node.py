@@ -91,8 +91,8 @@ class ControllerNode(NamedTuple):
 
     @property
     def under_controllers(self) -> bool:
-        """True: the active controller changes the metadata."""
-        return True
+        """False: it is one, and checks the rights of callers itself."""
+        return False
 
     @property
     def on_zookeeper(self) -> bool:

@@ -4,7 +4,7 @@ A handler takes the node and a request with its decoded body; it returns the res
 fields, or None when it has answered or will.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from kafkalog.security.permissions import Kind, Operation
@@ -59,11 +59,12 @@ class Routes:
 
     def __init__(
         self, announced: Mapping[int, range], table: Mapping[int, Route],
-        commands: Mapping[int, Route] | None = None,
+        commands: Mapping[int, Route] | None = None, forwarded: Collection[int] = (),
     ) -> None:  # fmt: skip
         """`announced`: the versions of each API in `table`; `commands`: a controller's, not
-        announced."""
+        announced; `forwarded`: APIs whose callers another node checks."""
         self.announced = announced
+        self.forwarded = forwarded
         self._table = table
         self._commands = commands or {}
 
@@ -143,6 +144,8 @@ ROUTES: dict[int, Route] = {
         (apis.UNREGISTER_CONTROLLER, controller.to_controller, (_ALTER, _CLUSTER)),
         (apis.LIST_CONFIG_RESOURCES, configs.list_config_resources,
          (Operation.DESCRIBE_CONFIGS, _CLUSTER)),
+        (apis.CONSUMER_GROUP_HEARTBEAT, groups.to_consumer_groups),
+        (apis.CONSUMER_GROUP_DESCRIBE, groups.to_consumer_groups),
         (apis.DESCRIBE_TOPIC_PARTITIONS, metadata.describe_topic_partitions),
     )
 }  # fmt: skip
@@ -169,9 +172,12 @@ OF_CONTROLLER: dict[int, Route] = {
 
 
 _OF_MEMBER = Routes(api_versions.announced(True), {**ROUTES, **OF_CONTROLLER}, CONTROLS)
-_OF_OTHERS = Routes(api_versions.announced(False), ROUTES)
+_ALONE = Routes(api_versions.announced(False), ROUTES)
+_UNDER_CONTROLLERS = Routes(api_versions.announced(False), ROUTES, forwarded=FORWARDED)
 
 
-def routes_of(member: bool) -> Routes:
-    """A broker's; `member`: of a node on ZooKeeper."""
-    return _OF_MEMBER if member else _OF_OTHERS
+def routes_of(*, on_zookeeper: bool = False, under_controllers: bool = False) -> Routes:
+    """A broker's: of a single node, of one on ZooKeeper, or of one in a KRaft cluster."""
+    if on_zookeeper:
+        return _OF_MEMBER
+    return _UNDER_CONTROLLERS if under_controllers else _ALONE

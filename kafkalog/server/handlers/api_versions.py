@@ -21,11 +21,8 @@ OF_CONTROLLER = (ALTER_PARTITION, ALLOCATE_PRODUCER_IDS, CONTROLLED_SHUTDOWN)
 OF_METADATA_LOG = (apis.DESCRIBE_QUORUM, apis.UNREGISTER_BROKER, apis.UNREGISTER_CONTROLLER)
 """APIs about the metadata log (KRaft), which nodes of a cluster on ZooKeeper do not have: a client
 that sees them there asks until its time is up.  Kafka 3.9 on ZooKeeper leaves them out, too."""
-OF_SINGLE_NODE = (
-    apis.CREATE_DELEGATION_TOKEN, apis.RENEW_DELEGATION_TOKEN, apis.EXPIRE_DELEGATION_TOKEN,
-    apis.DESCRIBE_DELEGATION_TOKEN,
-)  # fmt: skip
-"""APIs that the nodes of a cluster on ZooKeeper do not serve."""
+OF_FEATURES = (apis.CONSUMER_GROUP_HEARTBEAT, apis.CONSUMER_GROUP_DESCRIBE)
+"""APIs of features, which are levels in the metadata log."""
 Rows = tuple[tuple[int, int, int], ...]
 """Keys of APIs, with their first and last versions."""
 ZERO_SINCE = 4
@@ -71,7 +68,7 @@ def announced(member: bool) -> Mapping[int, range]:
     if not member:
         return apis.SERVED
     served = {**apis.SERVED, **{api.key: api.versions for api in OF_CONTROLLER}}
-    hidden = {api.key for api in (*OF_METADATA_LOG, *OF_SINGLE_NODE)}
+    hidden = {api.key for api in (*OF_METADATA_LOG, *OF_FEATURES)}
     return {key: served[key] for key in served.keys() - hidden}
 
 

@@ -1,18 +1,22 @@
 """Groups: FindCoordinator is answered here, all else by the coordinator."""
 
+from functools import partial
 from typing import Any
 
 from kafkalog.coordinator.partitions import partition_for
 from kafkalog.errors import for_clients
+from kafkalog.metadata.levels import GROUP_VERSION
+from kafkalog.security.permissions import Kind, Operation
 from kafkalog.server.failures import code_of
 from kafkalog.server.handlers.common import call_of, node_entry
 from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.server.topics import internal_topic
+from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["find_coordinator", "to_coordinator"]
+__all__ = ["find_coordinator", "to_consumer_groups", "to_coordinator"]
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 """The key types of FindCoordinator."""
@@ -67,6 +71,23 @@ def _coordinator_error(node: Node, key_type: int) -> tuple[ErrorCode, str | None
         code_of(problem)  # logged if Kafka has no code for it
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, for_clients(problem)
     return ErrorCode.NONE, None
+
+
+def to_consumer_groups(node: Node, request: Request) -> dict[str, Any] | None:
+    """Hand a request about consumer groups to the coordinator, if the cluster has them."""
+    if node.image.features.get(GROUP_VERSION, 0):
+        call = call_of(request)
+        if request.api is apis.CONSUMER_GROUP_HEARTBEAT and node.admission.guards(request.peer):
+            visible = partial(
+                node.admission.allowed, request.peer, Operation.DESCRIBE, Kind.TOPIC, quiet=True
+            )
+            call = call._replace(visible=visible)
+        node.coordinator.submit(request.api, call, here=True)
+        return None
+    unsupported: dict[str, Any] = {"error_code": ErrorCode.UNSUPPORTED_VERSION}
+    if request.api is apis.CONSUMER_GROUP_HEARTBEAT:
+        return unsupported
+    return {"groups": [{"group_id": one, **unsupported} for one in request.body.group_ids]}
 
 
 def to_coordinator(node: Node, request: Request) -> None:

@@ -1,20 +1,21 @@
 """Create-, Renew-, Expire- and DescribeDelegationToken.
 
 The owner and the renewers of a token need no permission.  A client that itself authenticated by a
-token, or not at all, gets no answer about tokens.  In a KRaft cluster the controller changes them.
+token, or not at all, gets no answer about tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from kafkalog.config.server import ServerConfig
 from kafkalog.controller import tokens
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.layout import random_topic_id, uuid_text
-from kafkalog.metadata.source import Changeable
+from kafkalog.metadata.image import MetadataImage
+from kafkalog.metadata.source import Planned
 from kafkalog.security.permissions import Kind, Operation
 from kafkalog.security.principal import ANONYMOUS, Principal
 from kafkalog.security.tokens import Token, hmac_of
@@ -25,6 +26,21 @@ from kafkalog.wire.error_codes import ErrorCode
 __all__ = ["create_token", "describe_tokens", "expire_token", "expire_tokens", "renew_token"]
 
 NO_TIME = -1
+
+
+class Protecting(Protocol):
+    """Metadata whose tokens a node changes itself."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """As Metadata.image."""
+
+    def alter(self, planned: Callable[[MetadataImage], Planned]) -> Sequence[Any]:
+        """As Changeable.alter."""
+
+
+def _at_once(work: Callable[[], None]) -> None:
+    work()
 
 
 def create_token(node: Node, request: Request) -> Mapping[str, Any] | None:
@@ -49,11 +65,9 @@ def create_token(node: Node, request: Request) -> Mapping[str, Any] | None:
             "issue_timestamp_ms": NO_TIME, "expiry_timestamp_ms": NO_TIME,
             "max_timestamp_ms": NO_TIME, "token_id": "", "hmac": b"",
         }  # fmt: skip
-    if node.under_controllers:
-        return node.controller_apis.handle(request)
     rules, new = _rules(node), uuid_text(random_topic_id())
     given = rules, new, owner, caller, renewers, body.max_lifetime_ms
-    return node.controller_apis.alter(lambda image: tokens.create_token(image, *given))[0]
+    return node.controller_apis.change(request, lambda image: tokens.create_token(image, *given))
 
 
 def renew_token(node: Node, request: Request) -> Mapping[str, Any] | None:
@@ -71,11 +85,8 @@ def _changed(node: Node, request: Request, change: Any, period_ms: int) -> Mappi
     if not _allowed(caller):
         error = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         return {"error_code": error, "expiry_timestamp_ms": NO_TIME}
-    if node.under_controllers:
-        return node.controller_apis.handle(request)
     given = _rules(node), caller, bytes(request.body.hmac), period_ms
-    result: dict[str, Any] = node.controller_apis.alter(lambda image: change(image, *given))[0]
-    return result
+    return node.controller_apis.change(request, lambda image: change(image, *given))
 
 
 def describe_tokens(node: Serving, request: Request) -> dict[str, Any]:
@@ -137,11 +148,17 @@ def _rules(node: Node) -> tokens.Rules:
     )
 
 
-def expire_tokens(manager: Manager, metadata: Changeable, config: ServerConfig) -> None:
-    """Remove expired tokens, as often as delegation.token.expiry.check.interval.ms says."""
+def expire_tokens(
+    manager: Manager, metadata: Protecting, config: ServerConfig,
+    run: Callable[[Callable[[], None]], None] = _at_once,
+) -> None:  # fmt: skip
+    """Remove expired tokens, as often as delegation.token.expiry.check.interval.ms says.  `run`:
+    calls its argument now, later, or not at all."""
 
     def remove() -> None:
-        metadata.alter(partial(tokens.remove_expired, now_ms=manager.clock.now_ms()))
+        now_ms = manager.clock.now_ms()
+        if any(one.expired(now_ms) for one in metadata.image.tokens.values()):
+            metadata.alter(partial(tokens.remove_expired, now_ms=now_ms))
 
     period_ms = config.delegation_token_expiry_check_interval_ms
-    manager.every("delegation tokens", remove, period_ms)
+    manager.every("delegation tokens", lambda: run(remove), period_ms)

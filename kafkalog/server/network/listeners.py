@@ -121,7 +121,9 @@ def of_brokers(config: ServerConfig) -> tuple[Listener, ...]:
 
 
 def of_controllers(config: ServerConfig) -> tuple[Listener, ...]:
-    """Those of `planned` that are the controllers'."""
+    """Those of `planned` that are the controllers'; none unless this node is a controller."""
+    if not config.controls:
+        return ()
     return tuple(one for one in planned(config) if one.name in config.controllers_listeners)
 
 
@@ -173,7 +175,7 @@ def _of_controllers(config: ServerConfig) -> set[str]:
                 f"controller.listener.names: {name} has security protocol {text}, which is no "
                 "security protocol; name it in listener.security.protocol.map"
             )
-    return {name.upper() for name in config.controller_listener_names}
+    return {*config.controllers_listeners}
 
 
 def _check_inner(config: ServerConfig, names: set[str]) -> None:

@@ -88,6 +88,7 @@ def test_positions_are_committed_and_taken_up(
     second.leave()
 
 
+@pytest.mark.long
 def test_everyone_sees_everyones_commits(
     topic: str, agent: Callable[[str], Agent], new_group: str, wait_until: Wait
 ) -> None:

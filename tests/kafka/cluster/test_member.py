@@ -426,6 +426,7 @@ def test_directories_that_are_refused(cluster: Cluster, tmp_path: Path) -> None:
         kafkalog.Broker(other, config={**joining, "node.id": OURS})
 
 
+@pytest.mark.long
 def test_a_number_that_lives_is_refused(cluster: Cluster, tmp_path: Path) -> None:
     config = {**SETTINGS, "zookeeper.connect": cluster.session.hosts, "node.id": KAFKA}
     config |= {"zookeeper.session.timeout.ms": 2_000, "zookeeper.connection.timeout.ms": 60_000}

@@ -3,19 +3,28 @@ is the controller and the leader."""
 
 from __future__ import annotations
 
+import base64
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import kafkalog
+from kafkalog import errors
+from kafkalog.client.link.connection import Connection
+from kafkalog.client.link.transport import Options, parse_servers
+from kafkalog.client.login.security import security_of
+from kafkalog.config.client import ClientConfig
 from kafkalog.server.broker import node_of
 from kafkalog.testing.cluster import SETTINGS
+from kafkalog.wire import apis
 from kafkalog.zookeeper import tree
 from kafkalog.zookeeper.session import Session
 from tests.support import apache
 from tests.support.copies import batches_in
-from tests.support.secured import ALICE, PASSWORD, PLAIN, jaas
+from tests.support.secured import ALICE, PASSWORD, PLAIN, SCRAM, jaas
 from tests.support.secured_nodes import LISTENER, LOGIN, SECRET, SecuredNodes
 from tests.support.waiting import wait_for
 from tests.support.zookeeper import Broker, ZooKeeper
@@ -146,3 +155,61 @@ def test_each_kind_is_the_controller_and_the_leader(mixed: Mixed) -> None:
                     lambda topic=topic: len({tuple(one) for one in mixed.copies(topic)}) == 1,
                     f"{topic}: all copies are equal",
                 )
+
+
+TOKENS = {
+    "delegation.token.secret.key": "k3y", "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+    f"listener.name.{LISTENER.lower()}.scram-sha-256.sasl.jaas.config": jaas(SCRAM),
+}  # fmt: skip
+
+
+@pytest.fixture
+def tokens(tmp_path: Path, zookeeper: ZooKeeper) -> Iterator[Mixed]:
+    made = Mixed(tmp_path, zookeeper, TOKENS)
+    with made.kafka, made.ours:
+        made.ours.begin(OURS[0], settings={**PATIENT, **TOKENS})
+        yield made
+
+
+def test_delegation_tokens_of_either_are_accepted_by_both(tokens: Mixed) -> None:
+    """Each kind makes one; the other renews it, then ends it."""
+    ours = tokens.ours.nodes[OURS[0]].bootstrap_servers
+
+    def asked(servers: str, client: dict[str, str], api: Any, **body: Any) -> Any:
+        (address,) = parse_servers(servers)
+        security = security_of(ClientConfig(client))
+        with contextlib.closing(Connection(address, Options(security=security))) as made:
+            return made.call(api, body, made.version_of(api))
+
+    def accepted(servers: str, client: dict[str, str]) -> bool:
+        try:
+            return bool(asked(servers, client, apis.METADATA, topics=[]).cluster_id)
+        except errors.SaslAuthenticationFailed:
+            return False
+
+    for maker, other in ((ours, tokens.servers), (tokens.servers, ours)):
+        made = asked(maker, tokens.ours.client, apis.CREATE_DELEGATION_TOKEN, renewers=[],
+                     max_lifetime_ms=-1)  # fmt: skip
+        assert made.error_code == 0
+        password = base64.b64encode(bytes(made.hmac)).decode()
+        login = {
+            **tokens.ours.client, "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.jaas.config": jaas(SCRAM, username=made.token_id, password=password,
+                                     tokenauth="true"),
+        }  # fmt: skip
+        for servers in (maker, other):
+            wait_for(lambda s=servers, c=login: accepted(s, c), "the token is accepted", 60)
+        renewed = asked(other, tokens.ours.client, apis.RENEW_DELEGATION_TOKEN,
+                        hmac=made.hmac, renew_period_ms=3_600_000)  # fmt: skip
+        assert renewed.error_code == 0
+
+        def seen(servers: str) -> list[int]:
+            found = asked(servers, tokens.ours.client, apis.DESCRIBE_DELEGATION_TOKEN, owners=None)
+            return [one.expiry_timestamp for one in found.tokens]
+
+        wait_for(lambda s=maker, r=renewed: seen(s) == [r.expiry_timestamp_ms], "it is known", 60)
+        ended = asked(other, tokens.ours.client, apis.EXPIRE_DELEGATION_TOKEN, hmac=made.hmac,
+                      expiry_time_period_ms=-1)  # fmt: skip
+        assert ended.error_code == 0
+        for servers in (maker, other):
+            wait_for(lambda s=servers, c=login: not accepted(s, c), "it is refused", 60)

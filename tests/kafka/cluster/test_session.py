@@ -131,6 +131,7 @@ def test_an_expired_session_reports_it_and_reconnects(session: Session, told: To
     assert session.read("/mine") is None
 
 
+@pytest.mark.long
 def test_a_zookeeper_that_is_away_for_a_while(told: Told, tmp_path: Any) -> None:
     with (
         ZooKeeper(tmp_path / "away") as ensemble,
@@ -156,6 +157,7 @@ def test_a_zookeeper_that_is_away_for_a_while(told: Told, tmp_path: Any) -> None
         wait_for(lambda: kept() == b"1", "the data is there")
 
 
+@pytest.mark.long
 def test_a_start_waits_for_zookeeper(told: Told, tmp_path: Any) -> None:
     with (
         ZooKeeper(tmp_path / "away") as ensemble,

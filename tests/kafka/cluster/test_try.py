@@ -1,4 +1,4 @@
-"""`kafkalog cluster try`, a newcomer's first command, on a real ZooKeeper."""
+"""`kafkalog cluster try --zookeeper`, on a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ def surroundings() -> dict[str, str]:
 
 def command(folder: Path, *words: str) -> list[str]:
     program = [sys.executable, "-m", "kafkalog", "cluster", "try"]
-    return [*program, "--dir", str(folder), "--port", "0", *words]
+    return [*program, "--dir", str(folder), "--port", "0", *words, "--zookeeper"]
 
 
+@pytest.mark.long
 def test_a_leader_is_killed_under_load(surroundings: dict[str, str], tmp_path: Path) -> None:
     """The demonstration: nothing is lost or duplicated, and a picture is drawn."""
     picture = tmp_path / "failover.svg"
@@ -107,6 +108,7 @@ def test_missing_programs_are_named(tmp_path: Path) -> None:
     assert not (tmp_path / "tried").exists()
 
 
+@pytest.mark.long
 def test_protected_nodes_and_clients(surroundings: dict[str, str], tmp_path: Path) -> None:
     """The commands that it prints work, and no other user reads the passwords."""
     folder = tmp_path / "tried"

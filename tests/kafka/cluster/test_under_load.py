@@ -151,6 +151,7 @@ def test_sessions_end(nodes: Nodes) -> None:
         load.end()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", HOWS)
 def test_a_controller_ends_before_any_node_hears_of_its_election(nodes: Nodes, how: str) -> None:
     """The new leader is in ZooKeeper, and no node has heard of it: the next controller announces

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import subprocess
 import sys
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -93,6 +94,15 @@ class Serving(apache.Program):
         self.start(command, Path.cwd(), serves)
 
 
+def _our_tool(*words: str) -> None:
+    command = [sys.executable, "-m", "kafkalog", "storage", *words]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def _directory_id(number: int) -> str:
+    return urlsafe_b64encode(bytes([number]) * 16).decode().rstrip("=")
+
+
 class Node:
     """One node: its number, directory and address, and its process while it lives."""
 
@@ -132,22 +142,29 @@ class Node:
         self.kind = kind or self.kind
         output = self._home / f"{self.kind}{self.number}.out"
         if self.kind == OURS:
+            if self._controls:
+                self._format(_our_tool)
             ours = Serving(output)
-            ours.begin(self._properties, self._serves)
+            ours.begin(self._properties, self._begun)
             self._program = ours
         else:
             self._program = self._kafka(output)
         self.lives = True
 
     def _kafka(self, output: Path) -> apache.Kafka:
-        if not (self.data / "meta.properties").exists():
-            tool = ("kafka.tools.StorageTool", "format", "-t", self._cluster)
-            apache.ask(*tool, *self._formatted, "-c", str(self._properties))
+        self._format(partial(apache.ask, "kafka.tools.StorageTool"))
         found = apache.Kafka(output)
-        command = found.command(self._properties, "384m", apache.jars())
-        # A controller of several answers once the others are there, too.
-        found.start(command, self._home, (lambda: True) if self._controls else self._serves)
+        found.start(found.command(self._properties, "384m", apache.jars()), self._home, self._begun)
         return found
+
+    def _format(self, tool: Callable[..., object]) -> None:
+        """Format the directory, with the tool of either kind, if it is new."""
+        if not (self.data / "meta.properties").exists():
+            tool("format", "-t", self._cluster, *self._formatted, "-c", str(self._properties))
+
+    def _begun(self) -> bool:
+        # A controller of several answers once the others are there, too.
+        return self._controls or self._serves()
 
     def _serves(self) -> bool:
         with contextlib.suppress(OSError, KafkalogError), self.connection() as made:
@@ -203,9 +220,11 @@ class Quorum:
     def __init__(
         self, home: Path, numbers: Iterable[int], more: str = "", dynamic: bool = False,
         controllers: Iterable[int] = (CONTROLLER,), dress: Dress = OPEN,
+        kinds: Mapping[int, str] = MappingProxyType({}),
     ) -> None:  # fmt: skip
         """`numbers`: of all brokers that there will be; `more`: settings of the controllers;
-        `dynamic`: the voters are in the metadata log; `dress`: how everything is protected.
+        `dynamic`: the voters are in the metadata log; `dress`: how everything is protected;
+        `kinds`: of the controllers, Kafka's where it does not say.
 
         Raises: apache.Unavailable."""
         home.mkdir()
@@ -215,13 +234,20 @@ class Quorum:
         """The settings of an administrator."""
         made = partial(Node, home, voters=ports, cluster=self.cluster, dynamic=dynamic, dress=dress)
         self.controllers = {n: made(n, more=more) for n in ports}
+        if dynamic and len(ports) > 1:
+            named = ",".join(
+                f"{n}@127.0.0.1:{port}:{_directory_id(n)}" for n, port in ports.items()
+            )
+            for one in self.controllers.values():
+                one._formatted[:1] = ["--initial-controllers", named]
+        self._kinds = kinds
         self.controller = self.controllers[CONTROLLER]
         self.nodes = {n: made(n, more="") for n in numbers}
         self.bootstrap = ",".join(one.address for one in self.nodes.values())
 
     def __enter__(self) -> Quorum:
-        for one in self.controllers.values():
-            one.begin(KAFKA)
+        for number, one in self.controllers.items():
+            one.begin(self._kinds.get(number, KAFKA))
         for one in self.controllers.values():
             until(one.answers, "the controllers answer")
         return self

@@ -1,4 +1,4 @@
-"""A broker of ours under a controller of Apache Kafka 4.4.0, next to a broker of Kafka."""
+"""A broker of ours next to one of Apache Kafka 4.4.0, under a controller of either kind."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka.quorum.nodes import KAFKA, OURS, Quorum
+from tests.kafka.quorum.nodes import CONTROLLER, KAFKA, OURS, Quorum
 from tests.support import apache
 
 pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(600)]
 THEIRS, MINE = 2, 3
 
 
-@pytest.fixture(scope="module")
-def quorum(memory: Path) -> Iterator[Quorum]:
+@pytest.fixture(scope="module", params=[KAFKA, OURS])
+def quorum(request: pytest.FixtureRequest, memory: Path) -> Iterator[Quorum]:
+    """Under a controller of either kind."""
+    home, kinds = memory / f"quorum-{request.param}", {CONTROLLER: request.param}
     try:
-        with Quorum(memory / "quorum", [THEIRS, MINE]) as running:
+        with Quorum(home, [THEIRS, MINE], kinds=kinds) as running:
             running.nodes[THEIRS].begin(KAFKA)
             running.nodes[MINE].begin(OURS)
             running.all_known()

@@ -1,5 +1,5 @@
-"""Clients of a broker of ours, whose requests Apache Kafka's controller answers; and transactions
-over both kinds of brokers."""
+"""Clients of a broker of ours, whose requests a controller of Apache Kafka or of ours answers; and
+transactions over both kinds of brokers."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(600)]
 THEIRS, MINE = 2, 3
 
 
-@pytest.fixture(scope="module")
-def quorum(memory: Path) -> Iterator[Quorum]:
+@pytest.fixture(scope="module", params=[KAFKA, OURS])
+def quorum(request: pytest.FixtureRequest, memory: Path) -> Iterator[Quorum]:
+    """Under a controller of either kind."""
+    home, kinds = memory / f"requests-{request.param}", {CONTROLLER: request.param}
     try:
-        with Quorum(memory / "requests", [THEIRS, MINE]) as running:
+        with Quorum(home, [THEIRS, MINE], kinds=kinds) as running:
             running.nodes[THEIRS].begin(KAFKA)
             running.nodes[MINE].begin(OURS)
             running.all_known()

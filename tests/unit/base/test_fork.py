@@ -80,7 +80,7 @@ def test_a_grandchild_too(open_raw_log, tmp_path):
 
 def test_fork_while_a_sync_runs(raw_log, open_raw_log, tmp_path):
     """The sync queue's locks are usable in the child, whatever the parent's thread was doing."""
-    for _ in range(20):
+    for _ in range(8):
         raw_log.append(b"x")
         check(lib.kl_log_flush_start(raw_log.handle, ffi.new("int64_t *")))
 

@@ -41,7 +41,7 @@ def batch(offset: int, *records: tuple[str, dict[str, Any]], epoch: int = 1) -> 
 
 
 def first(epoch: int = 1, offset: int = 0) -> bytes:
-    return control_batch([(LEADER_CHANGE, leader_change_value(1, None))], offset, epoch, 1_000)
+    return control_batch([(LEADER_CHANGE, leader_change_value(1))], offset, epoch, 1_000)
 
 
 @pytest.fixture
@@ -222,9 +222,9 @@ def test_features_of_new_kinds_of_groups_are_warned_of(
     manager: Manager, caplog: pytest.LogCaptureFixture
 ) -> None:
     copied = opened(manager)
-    record = "FeatureLevelRecord", {"name": "group.version", "feature_level": 1}
+    record = "FeatureLevelRecord", {"name": "share.version", "feature_level": 1}
     copied.append(first() + batch(1, LEVEL, record), 3, EPOCH)
-    assert "group.version is 1" in caplog.text
+    assert "share.version is 1" in caplog.text
 
 
 def test_snapshots_are_taken_here_too(tmp_path: Path) -> None:

@@ -207,6 +207,8 @@ PROTECTION = [
     ("users, and a place to log in here, too", cluster(kafka(1, SASL), **USERS), LOGIN, []),
     ("users and tokens, and a place to log in here, too",
      cluster(kafka(1, SASL), **USERS, tokens=2), LOGIN, [(WARN, "delegation tokens")]),
+    ("tokens, and their key here", cluster(kafka(1, SASL), tokens=2),
+     mine(delegation_token_secret_key="k"), [(WARN, "listener OUTSIDE")]),
 ]  # fmt: skip
 
 RETENTION, WEEK = "log.retention.ms", {"log_retention_ms": None, "log_retention_hours": "168"}

@@ -252,6 +252,24 @@ def test_unreadable_folders_are_read_again_without_a_notification(
             wait_for(lambda: [*member.image.scram] == [("alice", 1)], "the credentials")
 
 
+@pytest.mark.parametrize("announced", [False, True])
+def test_one_unreadable_resource_is_read_again_without_a_notification(
+    monkeypatch: pytest.MonkeyPatch, announced: bool
+) -> None:
+    """Also if another resource changes in between."""
+    monkeypatch.setattr(session_watch, "INCOMPLETE_RETRY_S", 60 if announced else 0.01)
+    with StandIn() as inside, open_session(inside.hosts, _ignored) as other:
+        write(other, Resource.of(READ), b"{")
+        with registered(inside) as (member, _):
+            assert those(member) == {acls.denial(Resource.of(READ))}
+            write(other, Resource.of(READ), acls.write_acls([READ]), told=False)
+            wanted = {READ}
+            if announced:
+                write(other, Resource.of(PREFIX), acls.write_acls([PREFIX]))
+                wanted.add(PREFIX)
+            wait_for(lambda: those(member) == wanted, "it is read again")
+
+
 def test_a_stored_denial_is_not_that_of_an_unreadable_folder() -> None:
     everything = acls.denial(Resource(Kind.TOPIC, Pattern.LITERAL, "*"))
     with StandIn() as inside, open_session(inside.hosts, _ignored) as other:

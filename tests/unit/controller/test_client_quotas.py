@@ -46,20 +46,6 @@ def alter(
     return records, [one["error_message"] for one in results]
 
 
-def test_a_quota_that_the_cluster_does_not_enforce_is_only_removed() -> None:
-    """The rest of the entity's change is not made, either."""
-    rates = (("producer_byte_rate", 1.0), ("controller_mutation_rate", 1.0))
-    unenforced = ("controller_mutation_rate",)
-    known = image(quotas={ALICE: {"controller_mutation_rate": 2.0}})
-    asked = QuotaChanges([QuotaChange(ALICE, rates)], False)
-    records, (refused,) = alter_client_quotas(known, asked, bool, unenforced)
-    assert (records, refused["error_code"]) == ([], ErrorCode.INVALID_REQUEST)
-    assert refused["error_message"].startswith("controller_mutation_rate: a cluster on ZooKeeper")
-    gone = QuotaChanges([QuotaChange(ALICE, (("controller_mutation_rate", None),))], False)
-    ((_, record),), (done,) = alter_client_quotas(known, gone, bool, unenforced)
-    assert (record["remove"], done["error_code"]) == (True, 0)
-
-
 def test_a_quota_is_set_changed_and_removed() -> None:
     records, errors = alter((ALICE, {"producer_byte_rate": 1000.0, "request_percentage": 0.5}))
     assert errors == [None]

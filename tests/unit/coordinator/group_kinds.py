@@ -14,7 +14,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["CASE", "GROUPS", "OURS", "TABLE", "Ask", "said"]
+__all__ = ["CASE", "GROUPS", "TABLE", "Ask", "said"]
 
 Ask = Callable[[Api, int, dict[str, Any]], Any]
 """Sends a request and returns the body of its answer."""
@@ -171,13 +171,6 @@ TABLE: Mapping[str, tuple[Callable[[Ask, str], str], tuple[str | None, ...]]] = 
         _all_offsets, tuple(f"NONE of {count} topics" for count in (1, 0, 0, 0, 0))
     ),
 }  # fmt: skip
-
-OURS = {
-    ("DescribeGroups 5", "consumer"): "NONE Empty",
-    ("DescribeGroups 6", "consumer"): "NONE Empty",
-}
-"""Where we differ: without ConsumerGroupDescribe, DescribeGroups shows such a group, whose offsets
-are kept and which a classic member can take over."""
 
 
 def said(ask: Ask) -> dict[tuple[str, str], tuple[str | None, str]]:

@@ -9,6 +9,8 @@ from uuid import UUID
 import pytest
 
 from kafkalog import errors
+from kafkalog.clock import ManualClock
+from kafkalog.config.quorum import QuorumConfig
 from kafkalog.directory.manager import Manager
 from kafkalog.kraft.records import encode
 from kafkalog.kraft.snapshots import SnapshotName, list_snapshots, render_snapshot
@@ -33,8 +35,9 @@ def manager(tmp_path: Path) -> Iterator[Manager]:
         yield found
 
 
-def disk_of(manager: Manager, voters: Voters = VOTERS) -> ReplicaDisk:
-    return ReplicaDisk(manager, voters)
+def disk_of(manager: Manager, voters: Voters = VOTERS, **settings: object) -> ReplicaDisk:
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    return ReplicaDisk(manager, QuorumConfig(named), voters)
 
 
 def leads(disk: ReplicaDisk, offset: int, epoch: int, *more: VersionChange | Voters) -> None:
@@ -205,3 +208,31 @@ def test_a_large_log_begins_at_the_older_snapshot(tmp_path: Path) -> None:
         assert (view.start, view.end, view.base) == (2, 4, (2, 3))
         assert list_snapshots(disk.folder) == [(2, 3), (3, 3)]
         assert disk.superfluous(view.base) is None
+
+
+def test_a_log_begins_at_the_older_snapshot_once_its_records_are_old(tmp_path: Path) -> None:
+    clock = ManualClock(1_000_000)
+    with Manager(tmp_path / "data", clock=clock, node_id=1) as manager:
+        disk = disk_of(manager, metadata_max_retention_ms=1_000)
+        writes(disk, 0, 3, count=4)
+        for offset in (2, 3):
+            (Path(disk.folder) / SnapshotName(offset, 3).file()).write_bytes(snapshot())
+        assert disk.superfluous(None) is None
+        clock.advance(1_001)
+        assert disk.superfluous(None) == (2, 3)
+        assert disk_of(manager, metadata_max_retention_ms=-1).superfluous(None) is None
+
+
+def test_the_snapshot_at_which_the_log_begins_is_kept(manager: Manager) -> None:
+    disk = disk_of(manager)
+    writes(disk, 0, 3, count=5)
+    for offset in (1, 2, 3, 4):
+        (Path(disk.folder) / SnapshotName(offset, 3).file()).write_bytes(snapshot())
+    assert disk.superfluous(OffsetAndEpoch(1, 3)) is None
+    assert list_snapshots(disk.folder) == [(1, 3), (3, 3), (4, 3)]
+
+
+def test_segments_are_as_large_as_the_settings_say(manager: Manager) -> None:
+    disk = disk_of(manager, metadata_log_segment_bytes=8 << 20, metadata_log_segment_ms=1_000)
+    found = disk.log.config
+    assert (found.segment_bytes, found.segment_ms) == (8 << 20, 1_000)

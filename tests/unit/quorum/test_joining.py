@@ -9,15 +9,15 @@ from kafkalog.controller import events as controller
 from kafkalog.controller.active import NotActive
 from kafkalog.errors import ArgumentError, MessageTooLarge
 from kafkalog.kraft.batches import RECORD_BYTES_MAX
-from kafkalog.metadata.image import METADATA_VERSION, empty_image
+from kafkalog.metadata.image import empty_image
 from kafkalog.quorum.replica import joining
-from kafkalog.quorum.replica.joining import Applied, Joint, Rules
-from kafkalog.quorum.writing import OWN_OFFSET, Append
+from kafkalog.quorum.replica.joining import Applied, Joint, VersionChanged
+from kafkalog.quorum.writing import OWN_OFFSET, Append, ChangeKraftVersion
 from kafkalog.raft import messages as raft
+from kafkalog.wire.error_codes import ErrorCode
 
 IMAGE = empty_image("cluster", 1)
 IMAGE_ID = UUID(int=7)
-LEVEL = ("FeatureLevelRecord", {"name": METADATA_VERSION, "feature_level": 27})
 TOPIC = ("NoOpRecord", {})
 
 
@@ -29,8 +29,8 @@ def after(now: Joint, *events: object) -> tuple[Joint, list[Any]]:
     return now, effects
 
 
-def joint(**rules: Any) -> Joint:
-    return Joint(Rules(1, **rules), Applied(5, IMAGE))
+def joint() -> Joint:
+    return Joint(1, False, Applied(5, IMAGE))
 
 
 def active() -> Joint:
@@ -52,15 +52,9 @@ def test_a_leader_that_has_applied_everything_is_active_at_once() -> None:
     assert isinstance(elected, controller.Elected)
 
 
-def test_the_first_records_are_committed_before_the_controller_is_active() -> None:
-    first = joint(first=lambda applied: [] if applied.offset > 7 else [LEVEL])
-    now, (wanted,) = after(first, raft.BecameLeader(3, 6), Applied(6, IMAGE))
-    assert isinstance(wanted, raft.Append)
-    assert (wanted.record_count, wanted.epoch) == (1, 3)
-    now, effects = after(now, raft.Appended(wanted.token, 7, 3), Applied(7, IMAGE))
-    assert effects == []
-    _, (elected,) = after(now, Applied(8, IMAGE))
-    assert isinstance(elected, controller.Elected)
+def test_a_new_leader_learns_of_a_transaction_that_has_not_ended() -> None:
+    _, (elected,) = after(joint(), raft.BecameLeader(3, 6), Applied(6, IMAGE, in_transaction=True))
+    assert elected.loaded.in_transaction
 
 
 def test_an_append_ends_when_its_last_record_is_applied() -> None:
@@ -132,3 +126,12 @@ def test_a_record_with_its_own_offset_gets_it_when_it_is_appended() -> None:
     at_7, at_8 = joining.values_at(wanted.data, 7), joining.values_at(wanted.data, 8)
     assert at_7[0] == at_8[0]
     assert at_7[1] != at_8[1]
+
+
+def test_a_change_of_kraft_version_is_rafts() -> None:
+    now, (wanted,) = after(active(), ChangeKraftVersion(1, 1))
+    assert (wanted.version, wanted.token) == (1, (3, 1))
+    answer = raft.VoterResponse(ErrorCode.INVALID_UPDATE_VERSION, 3, 1, "why")
+    _, (result,) = after(now, VersionChanged(wanted.token, answer))
+    assert result == controller.StoreResult(1, [(95, "why")])
+    assert after(now, raft.LostLeadership(3), VersionChanged(wanted.token, answer))[1] == []

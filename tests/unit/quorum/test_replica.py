@@ -10,8 +10,9 @@ import pytest
 
 from kafkalog import errors
 from kafkalog.disk.layout import METADATA_TOPIC
+from kafkalog.kraft.loading import Loaded
 from kafkalog.kraft.snapshots import list_snapshots
-from kafkalog.quorum.replica import raft_thread, replica
+from kafkalog.quorum.replica import controller_thread, raft_thread, replica
 from kafkalog.quorum.replica.answers import RAFT_APIS, refusal
 from kafkalog.quorum.replica.disk import ReplicaDisk
 from kafkalog.wire import apis
@@ -226,3 +227,45 @@ def test_refusals_can_be_sent(key: int) -> None:
     body = refusal(api, ErrorCode.INCONSISTENT_CLUSTER_ID)
     answer = api.decode_response(version, api.encode_response(version, body))
     assert answer.error_code == 104
+
+
+def test_a_controller_that_fails_resigns_and_may_be_elected_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, store = [0], controller_thread.QuorumStore
+
+    def make(*arguments: Any) -> Any:
+        made[0] += 1
+        if made[0] == 1:
+            raise RuntimeError("a mistake")
+        return store(*arguments)
+
+    monkeypatch.setattr(controller_thread, "QuorumStore", make)
+    with Replicas(tmp_path, [1], [1]) as quorum:
+        quorum.start(1)
+        wait_for(lambda: made[0] >= 2, "it was elected twice")
+        assert quorum.active() == 1
+        assert quorum[1].epoch >= 2
+        register(quorum, 7)
+
+
+def test_a_replica_that_cannot_apply_a_record_takes_no_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its image would differ from those of the others."""
+    with Replicas(tmp_path, [1], [1]) as quorum:
+        quorum.start(1)
+        quorum.active()
+
+        def take(*_: object) -> None:
+            raise errors.CorruptLog("offset 9: found nonsense")
+
+        monkeypatch.setattr(Loaded, "take", take)
+        answered: list[Any] = []
+        quorum[1].ask(apis.BROKER_HEARTBEAT, object(), 1, answered.append)
+        wait_for(lambda: isinstance(quorum[1].problem, errors.CorruptLog), "it is broken")
+        wait_for(lambda: answered, "each request has an answer")
+        answered.clear()
+        quorum[1].ask(apis.BROKER_HEARTBEAT, object(), 1, answered.append)
+        wait_for(lambda: answered == [None], "each request has an answer")
+        assert not quorum[1].is_active

@@ -29,11 +29,21 @@ def test_version_0_has_votes_without_directories() -> None:
     assert parse_quorum_state(data) == QuorumState(5, None, ReplicaKey(2))
 
 
+def test_version_1_always_has_a_directory() -> None:
+    """Kafka's bytes: a replica of Kafka does not start without the field."""
+    assert render_quorum_state(QuorumState(1, 8), 1, ()) == (
+        b'{"leaderId":8,"leaderEpoch":1,"votedId":-1,'
+        b'"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}'
+    )
+
+
 def test_a_quorum_of_one_writes_the_same() -> None:
     alone = QuorumState(7, 1, key(1))
-    assert render_quorum_state(alone, 0, [1]) == loading.render_quorum_state(1, 7, None)
-    directory_id = loading.render_quorum_state(1, 7, "AAAAAAAAAAAAAAAAAAAD6Q")
-    assert render_quorum_state(alone, 1, [1]) == directory_id
+    assert render_quorum_state(alone, 0, [1]) == loading.render_own_state(1, 7, None)
+    assert render_quorum_state(alone, 1, [1]) == (
+        b'{"leaderId":1,"leaderEpoch":7,"votedId":1,'
+        b'"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAD6Q","data_version":1}'
+    )
 
 
 @pytest.mark.parametrize(

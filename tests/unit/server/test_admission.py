@@ -148,3 +148,18 @@ def test_held_numbers_are_looked_for_seldom(
     assert len(looks) < 10
     with pytest.raises(Timeout, match="no more are accepted"):
         admission.number_of(Principal("User", "more"), "/10.0.0.1")
+
+
+def test_a_lent_number_is_not_used_again_before_it_is_given_back(broker: Broker) -> None:
+    """No connection holds it: the request of its principal came over that of a node."""
+    admission = node_of(broker).admission
+    lent = admission.lend(Principal("User", "lent"), "/10.0.0.1")
+    again = admission.lend(Principal("User", "lent"), "/10.0.0.1")
+    assert again == lent
+    admission.give_back(again)
+    others = (Principal("User", f"{n}") for n in range(4 * NUMBERS_KEPT))
+    assert lent not in {admission.number_of(one, "/10.0.0.1") for one in others}
+    assert admission.principal(lent).name == "lent"
+    admission.give_back(lent)
+    others = (Principal("User", f"later {n}") for n in range(4 * NUMBERS_KEPT))
+    assert lent in {admission.number_of(one, "/10.0.0.1") for one in others}

@@ -33,7 +33,10 @@ def test_every_version_lists_every_served_api(raw: Raw, version: int) -> None:
     assert ranges == apis.SERVED
     # metadata.version as in Kafka 4: from 3.3 on; its tools have no names for lower ones.
     told = [("metadata.version", 7)] if version >= 3 else []
-    zero = ("eligible.leader.replicas.version", "kraft.version", "transaction.version")
+    zero = (
+        "eligible.leader.replicas.version", "kraft.version", "transaction.version",
+        "group.version",
+    )  # fmt: skip
     told += [(name, 0) for name in zero] if version >= 4 else []
     assert [(f.name, f.min_version) for f in found.supported_features] == told
 
@@ -56,11 +59,13 @@ def test_software_names_have_their_form(raw: Raw) -> None:
         assert found.error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_protocols_that_are_not_there_yet_are_not_announced(raw: Raw) -> None:
+def test_features_in_use_are_announced(raw: Raw) -> None:
     found = raw.call(apis.API_VERSIONS, 4, client_software_name="test", client_software_version="1")
     told = {one.name: one.max_version_level for one in found.finalized_features}
-    on = {"metadata.version": 27, "eligible.leader.replicas.version": 1, "transaction.version": 2}
-    assert told == on  # group.version is in the metadata, too
+    assert told == {
+        "metadata.version": 27, "eligible.leader.replicas.version": 1, "transaction.version": 2,
+        "group.version": 1,
+    }  # fmt: skip
 
 
 def test_a_changed_feature_is_in_the_next_answer(broker: Broker, raw: Raw) -> None:

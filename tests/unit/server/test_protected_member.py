@@ -105,31 +105,32 @@ def test_a_change_without_zookeeper_is_a_retriable_error(inside: StandIn, tmp_pa
         assert len(raw.call(apis.DESCRIBE_ACLS, **wanted()).resources) == 1
 
 
-def test_a_quota_that_nobody_enforces_is_refused(
-    inside: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A value that another broker wrote is warned of once, whether it was there at the start or
-    comes later."""
-    rate = "controller_mutation_rate"
-    with open_session(inside.hosts, lambda _: None) as session:
-        session.ensure(["/config/clients", "/config/changes"])
-        for client in ("before", "while"):
-            entity = "clients", client
-            if client == "while":
-                broker = Broker(tmp_path / "1", config=settings(inside.hosts))
-            assert session.commit(entity_operations(entity, None, {rate: "1.0"})).done
-        with broker, Raw(broker.bootstrap_servers) as raw:
-            wait_for(lambda: len(node_of(broker).image.quotas) == 2, "both are known")
-            entry = {"entity": [{"entity_type": "client-id", "entity_name": "before"}],
-                     "ops": [{"key": rate, "value": 2.0, "remove": False}]}  # fmt: skip
-            (row,) = raw.call(apis.ALTER_CLIENT_QUOTAS, entries=[entry]).entries
-            assert row.error_code == ErrorCode.INVALID_REQUEST
-            assert row.error_message.startswith(f"{rate}: a cluster on ZooKeeper does not")
-            entry["ops"] = [{"key": rate, "value": 0.0, "remove": True}]
-            (row,) = raw.call(apis.ALTER_CLIENT_QUOTAS, entries=[entry]).entries
-            assert row.error_code == 0
-            assert [*node_of(broker).image.quotas] == [(("client-id", "while"),)]
-    assert sum(rate in one.getMessage() for one in caplog.records) == 1
+def test_the_controller_counts_changes_of_topics(inside: StandIn, tmp_path: Path) -> None:
+    """Against the quota of the client, whom another node sends to the controller, as Kafka's do."""
+    rate = {"key": "controller_mutation_rate", "value": 0.5, "remove": False}
+    entity = [{"entity_type": "client-id", "entity_name": "raw"}]
+    topic = {"num_partitions": 10, "replication_factor": 1}
+    with (
+        Broker(tmp_path / "1", config=settings(inside.hosts)) as one,
+        Broker(tmp_path / "2", config=settings(inside.hosts, **{"node.id": 2})) as two,
+        Raw(one.bootstrap_servers) as raw, Raw(two.bootstrap_servers) as elsewhere,
+    ):  # fmt: skip
+        wait_for(lambda: node_of(two).metadata.controller == 1, "the controller is known")
+        entries = [{"entity": entity, "ops": [rate]}]
+        assert not elsewhere.call(apis.ALTER_CLIENT_QUOTAS, entries=entries).entries[0].error_code
+        for broker in (one, two):
+            wait_for(lambda b=broker: node_of(b).image.quotas, "the quota is known")
+
+        def created(raw: Raw, *names: str) -> tuple[list[int], int]:
+            rows = [{"name": name, **topic} for name in names]
+            answer = raw.call(apis.CREATE_TOPICS, topics=rows, timeout_ms=9_000)
+            return [row.error_code for row in answer.topics], answer.throttle_time_ms
+
+        assert created(elsewhere, "a") == ([ErrorCode.NOT_CONTROLLER], 0)
+        codes, wait_ms = created(raw, "a", "b")
+        assert codes == [0, ErrorCode.THROTTLING_QUOTA_EXCEEDED] and wait_ms > 0
+        wait_for(lambda: "a" in node_of(two).image.topics, "the first is there")
+        assert "b" not in node_of(two).image.topics
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,6 @@ PROTECTING = {
     "create.topic.policy.class.name": "org.example.Policy",
     "alter.config.policy.class.name": "org.example.Policy",
 }
-SINGLE_NODE = {"delegation.token.secret.key": "s3cret"}
-"""A single node supports these; a node of a cluster does not."""
 
 
 @pytest.mark.parametrize("name", PROTECTING)
@@ -51,17 +49,6 @@ def test_a_setting_that_protects_ends_the_start(tmp_path: Path, name: str) -> No
 def test_another_authorizer_is_refused_by_name(tmp_path: Path, name: str, value: str) -> None:
     with pytest.raises(InvalidSetting, match=name):
         Broker(tmp_path / "data", config={name: value})
-    assert not (tmp_path / "data").exists()
-
-
-@pytest.mark.parametrize("name", SINGLE_NODE)
-def test_a_cluster_node_refuses_protection_that_needs_a_single_node(
-    tmp_path: Path, name: str
-) -> None:
-    config = {"zookeeper.connect": "127.0.0.1:1", name: SINGLE_NODE[name]}
-    with pytest.raises(InvalidSetting, match=name) as found:
-        Broker(tmp_path / "data", config=config)
-    assert SINGLE_NODE[name] not in str(found.value)
     assert not (tmp_path / "data").exists()
 
 

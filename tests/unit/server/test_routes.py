@@ -18,9 +18,9 @@ def test_only_a_member_of_a_cluster_obeys_a_controller() -> None:
         api = KNOWN[key]
         assert key not in ROUTES and key not in apis.SERVED
         for version in api.versions:
-            assert routes_of(True).served(api, version)
-            assert not routes_of(False).served(api, version)
-        assert not routes_of(True).served(api, api.max_version + 1)
+            assert routes_of(on_zookeeper=True).served(api, version)
+            assert not routes_of().served(api, version)
+        assert not routes_of(on_zookeeper=True).served(api, api.max_version + 1)
 
 
 def test_every_request_but_the_first_needs_a_permission_that_there_is() -> None:

@@ -91,7 +91,7 @@ def coordinator(broker: Broker) -> Iterator[Coordinator]:
     with joined({7: peer}) as member:
         led_by(member, {7: peer}, TRANSACTIONS_TOPIC, 7)
         client = InterBrokerClient(member, "test")
-        broker._faults._reroute(Dispatch(node_of(broker)._replace(peers=client), routes_of(False)))
+        broker._faults._reroute(Dispatch(node_of(broker)._replace(peers=client), routes_of()))
         yield peer
         peer.let.set()
         peer.__exit__()

@@ -10,7 +10,7 @@ __all__ = [
 ]
 
 CONSUMER_GROUP_HEARTBEAT = Api(
-    68, "ConsumerGroupHeartbeat", "0-1", flexible=0,
+    68, "ConsumerGroupHeartbeat", "0-1", flexible=0, served="0-1",
     request="""
         GroupId:str, MemberId:str, MemberEpoch:i32, InstanceId:str(null =null),
         RackId:str(null =null), RebalanceTimeoutMs:i32(=-1),
@@ -28,7 +28,7 @@ CONSUMER_GROUP_HEARTBEAT = Api(
 )  # fmt: skip
 
 CONSUMER_GROUP_DESCRIBE = Api(
-    69, "ConsumerGroupDescribe", "0-1", flexible=0,
+    69, "ConsumerGroupDescribe", "0-1", flexible=0, served="0-1",
     request="GroupIds:[]str, IncludeAuthorizedOperations:bool",
     response="""
         ThrottleTimeMs:i32,

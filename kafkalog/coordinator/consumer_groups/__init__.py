@@ -1,0 +1,1 @@
+"""Consumer groups whose members heartbeat (KIP-848), as state machines over a journal."""

@@ -1,0 +1,163 @@
+"""Changes of a consumer group: each is applied at once, becomes a record, and can be undone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from kafkalog.coordinator.consumer_groups import records
+from kafkalog.coordinator.consumer_groups.member import Member, Partitions
+from kafkalog.coordinator.consumer_groups.state import ConsumerGroup, Resolved
+from kafkalog.coordinator.step import JournalRecord
+
+__all__ = ["Changes"]
+
+
+class Changes:
+    """Changes that are written together."""
+
+    def __init__(self, group_id: str, group: ConsumerGroup, keys: dict[bytes, int]) -> None:
+        """`keys`: those of the group's live records, with their kinds."""
+        self.group_id = group_id
+        self.group = group
+        self.records: list[JournalRecord] = []
+        self.size = 0
+        """Approximate bytes of the records."""
+        self.touched: dict[str, None] = {}
+        """Members that were added, changed or removed."""
+        self._keys = keys
+        self._undo: list[Callable[[], Any]] = []
+        self._noted: list[tuple[bytes, tuple[int, str]]] = []
+        self._restated = dict(group.unsure)
+        for key, (kind, name) in self._restated.items():
+            self._add(key, records.value_of(group, kind, name) if key in keys else None)
+            self._noted.append((key, (kind, name)))
+
+    # ---- undoing ---------------------------------------------------------------------------
+
+    def mark(self) -> tuple[int, int, int]:
+        """A point to go back to."""
+        return len(self._undo), len(self.records), len(self._noted)
+
+    def back_to(self, mark: tuple[int, int, int]) -> None:
+        """Undo what came after a point."""
+        undo_count, records_count, noted_count = mark
+        while len(self._undo) > undo_count:
+            self._undo.pop()()
+        del self.records[records_count:], self._noted[noted_count:]
+
+    def failed(self) -> None:
+        """Undo everything; the journal may have it nevertheless, so the next write restates it."""
+        noted = dict(self._noted)
+        self.back_to((0, 0, 0))
+        self.group.unsure.update(noted)
+
+    def written(self) -> None:
+        """All of it is in the journal."""
+        for key in self._restated:
+            self.group.unsure.pop(key, None)
+
+    def _note(self, kind: int, name: str = "") -> None:
+        """A part of the group was changed: its record follows."""
+        key = records.key_of(self.group_id, kind, name)
+        value = records.value_of(self.group, kind, name)
+        self._add(key, value)
+        self._noted.append((key, (kind, name)))
+        before = self._keys.get(key)
+        if value is None:
+            self._keys.pop(key, None)
+        else:
+            self._keys[key] = kind
+        self._undo.append(partial(self._restore_key, key, before))
+
+    def _add(self, key: bytes, value: bytes | None) -> None:
+        self.records.append((key, value))
+        self.size += len(key) + len(value or b"") + 20
+
+    def _restore_key(self, key: bytes, before: int | None) -> None:
+        if before is None:
+            self._keys.pop(key, None)
+        else:
+            self._keys[key] = before
+
+    # ---- members ---------------------------------------------------------------------------
+
+    def _put(self, member: Member) -> None:
+        before = self.group.members.get(member.member_id)
+        self.group.put_member(member)
+        self.touched[member.member_id] = None
+        put = self.group.put_member
+        self._undo.append(
+            partial(self.group.drop_member, member.member_id) if before is None
+            else partial(put, before)
+        )  # fmt: skip
+
+    def subscription(self, member: Member) -> None:
+        """A member, and what it says."""
+        self._put(member)
+        self._note(records.SUBSCRIPTION, member.member_id)
+
+    def current(self, member: Member) -> None:
+        """A member, and what it has."""
+        self._put(member)
+        self._note(records.CURRENT, member.member_id)
+
+    def remove(self, member_id: str) -> None:
+        """A member, and all that it had."""
+        before = self.group.members[member_id]
+        target = self.group.target.get(member_id)
+        self.group.drop_member(member_id)
+        self.group.put_target(member_id, None)
+        self.touched[member_id] = None
+        self._undo.append(partial(self.group.put_target, member_id, target))
+        self._undo.append(partial(self.group.put_member, before))
+        for kind in (records.CURRENT, records.TARGET, records.SUBSCRIPTION):
+            self._note(kind, member_id)
+
+    def target(self, member_id: str, partitions: Partitions) -> None:
+        """The target of a member."""
+        before = self.group.target.get(member_id)
+        self.group.put_target(member_id, partitions)
+        self._undo.append(partial(self.group.put_target, member_id, before))
+        self._note(records.TARGET, member_id)
+
+    # ---- the group -------------------------------------------------------------------------
+
+    def _set(self, **fields: Any) -> None:
+        group = self.group
+        before = {name: getattr(group, name) for name in fields}
+        for name, value in fields.items():
+            setattr(group, name, value)
+
+        def restore() -> None:
+            for name, value in before.items():
+                setattr(group, name, value)
+
+        self._undo.append(restore)
+
+    def epoch(self, metadata_hash: int) -> None:
+        """The next group epoch, for these topics."""
+        self._set(epoch=self.group.epoch + 1, metadata_hash=metadata_hash)
+        self._note(records.GROUP)
+
+    def assignment(self, epoch: int, at_ms: int) -> None:
+        """The epoch of the target assignment, and when it was made."""
+        self._set(assignment_epoch=epoch, assignment_ms=at_ms)
+        self._note(records.ASSIGNMENT)
+
+    def regex(self, regex: str, found: Resolved | None) -> None:
+        """The topics of a pattern; None: nobody subscribes by it."""
+        before = self.group.regexes.get(regex)
+        self.group.put_regex(regex, found)
+        self._undo.append(partial(self.group.put_regex, regex, before))
+        self._note(records.REGEX, regex)
+
+    def no_old_metadata(self) -> None:
+        """The record of topics that older versions of Kafka wrote is removed."""
+        self._set(old_metadata=False)
+        self._note(records.OLD_METADATA)
+
+    def tombstone(self, key: bytes) -> None:
+        """Remove a record of another kind of group, whether or not there is one."""
+        self._add(key, None)

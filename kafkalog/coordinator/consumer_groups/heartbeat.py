@@ -1,0 +1,416 @@
+"""ConsumerGroupHeartbeat: what a member says, and what becomes of its group.
+
+Source: KIP-848, Kafka's GroupMetadataManager.consumerGroupHeartbeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from kafkalog.coordinator.consumer_groups.assignors import ASSIGNORS, Spec, Subscriber
+from kafkalog.coordinator.consumer_groups.changes import Changes
+from kafkalog.coordinator.consumer_groups.member import (
+    JOINING,
+    LEFT,
+    LEFT_STATIC,
+    Member,
+    Partitions,
+    subscribed,
+)
+from kafkalog.coordinator.consumer_groups.patterns import checked_pattern
+from kafkalog.coordinator.consumer_groups.reconcile import MustRejoin, Target, next_step
+from kafkalog.coordinator.consumer_groups.refusal import Refusal
+from kafkalog.coordinator.consumer_groups.topics import Topics, group_hash
+from kafkalog.coordinator.step import Body
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = [
+    "Limits",
+    "Now",
+    "Said",
+    "check",
+    "fence",
+    "heartbeat",
+    "leave",
+    "said_in",
+    "unknown_member",
+]
+
+REFRESH_MS = (1 << 31) - 1
+"""How long what a group knows about its topics holds, unless they change."""
+FENCED = "The member must abandon all its partitions and rejoin."
+
+
+class Limits(NamedTuple):
+    """Settings in effect for a group."""
+
+    members_max: int
+    heartbeat_ms: int
+    session_ms: int
+    assignment_ms: int
+    """Time between two target assignments."""
+    assignor: str
+    """The default one."""
+
+
+class Said(NamedTuple):
+    """A member's heartbeat."""
+
+    member_id: str
+    epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    rebalance_timeout_ms: int
+    """-1: as before, like None below."""
+    topics: Collection[str] | None
+    regex: str | None
+    assignor: str | None
+    owned: Mapping[UUID, Collection[int]] | None
+    client_id: str
+    client_host: str
+
+    @property
+    def is_full(self) -> bool:
+        """True if it repeats everything, after an error."""
+        subscription = self.topics is not None or self.regex is not None
+        return self.rebalance_timeout_ms != -1 and subscription and self.owned is not None
+
+
+class Now(NamedTuple):
+    """The moment of a heartbeat."""
+
+    now_ms: int
+    wall_ms: int
+    topics: Topics
+    limits: Limits
+
+
+# ---- what is refused whatever the group ----------------------------------------------------
+
+
+def check(body: Any, version: int, assignors: Collection[str]) -> None:
+    """Check a request.  Raises: Refusal."""
+    epoch = body.member_epoch
+    if version >= 1 or epoch > 0 or epoch == LEFT:
+        _not_empty(body.member_id, "MemberId")
+    _not_empty(body.group_id, "GroupId")
+    _not_empty(body.instance_id, "InstanceId")
+    _not_empty(body.rack_id, "RackId")
+    if epoch == JOINING:
+        if body.rebalance_timeout_ms == -1:
+            raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+        if body.topic_partitions is None or body.topic_partitions:
+            raise _invalid("TopicPartitions must be empty when (re-)joining.")
+        if body.subscribed_topic_names is None and _regex_in(body) is None:
+            raise _invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null "
+                           "when (re-)joining.")  # fmt: skip
+    elif epoch == LEFT_STATIC and body.instance_id is None:
+        raise _invalid("InstanceId can't be null.")
+    elif epoch < LEFT_STATIC:
+        raise _invalid("MemberEpoch is invalid.")
+    if body.server_assignor is not None and body.server_assignor not in assignors:
+        raise Refusal(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {body.server_assignor} is not supported. Supported assignors: "
+            f"{', '.join(assignors)}.",
+        )
+
+
+def _regex_in(body: Any) -> str | None:
+    found: str | None = getattr(body, "subscribed_topic_regex", None)  # since version 1
+    return found
+
+
+def _not_empty(value: str | None, field: str) -> None:
+    if value is not None and not value.strip():
+        raise _invalid(f"{field} can't be empty.")
+
+
+def _invalid(why: str) -> Refusal:
+    return Refusal(ErrorCode.INVALID_REQUEST, why)
+
+
+def said_in(body: Any, member_id: str, client_id: str, client_host: str) -> Said:
+    """The content of a request; `member_id`: of the member, if it names none."""
+    owned = body.topic_partitions
+    if owned is not None:
+        given: dict[UUID, set[int]] = {}
+        for one in owned:
+            given.setdefault(one.topic_id, set()).update(one.partitions)
+        owned = given
+    return Said(
+        member_id, body.member_epoch, body.instance_id, body.rack_id, body.rebalance_timeout_ms,
+        body.subscribed_topic_names, _regex_in(body),
+        body.server_assignor, owned, client_id, client_host,
+    )  # fmt: skip
+
+
+# ---- a heartbeat ---------------------------------------------------------------------------
+
+
+def heartbeat(changes: Changes, said: Said, now: Now) -> Body:
+    """Change the group as a heartbeat requires; returns the answer.  Raises: Refusal."""
+    group = changes.group
+    joins = said.epoch == JOINING
+    _check_room(changes, said, now.limits)
+    before = _member(changes, said, joins)
+    member = _with_what_it_says(before, said)
+    assignor = _assignor(changes, now.limits)
+    if member != before or member.member_id not in group.members:
+        changes.subscription(member)
+    patterns = _changed_pattern(changes, before, member)
+    topics_changed = member.topics != before.topics
+    bump = topics_changed or patterns == RESOLVED or assignor != _assignor(changes, now.limits)
+    if bump or group.stale(now.now_ms):
+        _look_at_topics(changes, now, bump)
+    _assign(changes, now)
+    reconciled = _reconcile(changes, member, said, now, topics_changed or patterns != UNCHANGED)
+    answer: Body = {
+        "member_id": reconciled.member_id,
+        "member_epoch": reconciled.epoch,
+        "heartbeat_interval_ms": now.limits.heartbeat_ms,
+    }
+    if joins or said.is_full or reconciled.assigned != before.assigned:
+        given = [
+            {"topic_id": topic, "partitions": sorted(numbers)}
+            for topic, numbers in sorted(reconciled.assigned.items())
+        ]
+        answer["assignment"] = {"topic_partitions": given}
+    return answer
+
+
+def _check_room(changes: Changes, said: Said, limits: Limits) -> None:
+    group = changes.group
+    if said.instance_id in group.static or said.member_id in group.members:
+        return
+    if len(group.members) >= limits.members_max:
+        raise Refusal(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The consumer group has reached its maximum capacity of {limits.members_max} members.",
+        )
+
+
+def _member(changes: Changes, said: Said, joins: bool) -> Member:
+    """The member that sent a heartbeat, as it was."""
+    group = changes.group
+    if said.instance_id is None:
+        member = group.members.get(said.member_id)
+        if member is None and not joins:
+            raise unknown_member(changes, said.member_id)
+        member = member or Member(said.member_id)
+    else:
+        found = group.static_member(said.instance_id)
+        if joins:
+            return _static(changes, said, found)
+        member = _fenced_static(changes, said, found)
+    _check_epoch(member, said)
+    return member
+
+
+def unknown_member(changes: Changes, member_id: str) -> Refusal:
+    """The refusal of a member that the group does not have."""
+    why = f"Member {member_id} is not a member of group {changes.group_id}."
+    return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, why)
+
+
+def _fenced_static(changes: Changes, said: Said, found: Member | None) -> Member:
+    """The static member that sent a request, unless another has taken its place."""
+    if found is None:
+        why = f"Instance id {said.instance_id} is unknown."
+        raise Refusal(ErrorCode.UNKNOWN_MEMBER_ID, why)
+    if found.member_id != said.member_id:
+        raise Refusal(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {said.member_id} with instance id {said.instance_id} was fenced by "
+            f"member {found.member_id}.",
+        )
+    return found
+
+
+def _static(changes: Changes, said: Said, found: Member | None) -> Member:
+    """A static member joins: it takes the place of one that said that it would be back."""
+    if found is None:
+        return changes.group.members.get(said.member_id) or Member(said.member_id)
+    if found.epoch != LEFT_STATIC and found.classic is None:
+        raise Refusal(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"Static member {said.member_id} with instance id {said.instance_id} cannot join the "
+            f"group because the instance id is owned by {found.member_id} member.",
+        )
+    target = changes.group.target.get(found.member_id, {})
+    changes.remove(found.member_id)
+    member = found._replace(member_id=said.member_id, epoch=JOINING, previous_epoch=JOINING)
+    changes.subscription(member)
+    changes.target(member.member_id, target)
+    changes.current(member)
+    return member
+
+
+def _check_epoch(member: Member, said: Said) -> None:
+    """A member that comes with its previous epoch may have missed the answer with this one."""
+    if said.epoch in (JOINING, member.epoch):
+        return
+    lost = said.epoch == member.previous_epoch and _is_part(said, member)
+    if said.epoch < member.epoch and lost:
+        return
+    which = "greater" if said.epoch > member.epoch else "smaller"
+    raise Refusal(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {which} member epoch ({said.epoch}) than the one known "
+        f"by the group coordinator ({member.epoch}). {FENCED}",
+    )
+
+
+def _is_part(said: Said, member: Member) -> bool:
+    """True if it says that it has nothing beyond what it was given."""
+    if said.owned is None:
+        return False
+    return all(
+        topic in member.assigned and set(numbers) <= member.assigned[topic].keys()
+        for topic, numbers in said.owned.items()
+    )
+
+
+def _with_what_it_says(member: Member, said: Said) -> Member:
+    timeout_ms = said.rebalance_timeout_ms
+    return member._replace(
+        instance_id=member.instance_id if said.instance_id is None else said.instance_id,
+        rack_id=member.rack_id if said.rack_id is None else said.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        assignor=member.assignor if said.assignor is None else said.assignor,
+        topics=member.topics if said.topics is None else frozenset(said.topics),
+        regex=member.regex if said.regex is None else said.regex,
+        client_id=said.client_id, client_host=said.client_host, classic=None,
+    )  # fmt: skip
+
+
+# ---- patterns ------------------------------------------------------------------------------
+
+UNCHANGED, UPDATED, RESOLVED = range(3)
+"""A member's pattern: as before; another, whose topics are not known yet; another, or none."""
+
+
+def _changed_pattern(changes: Changes, before: Member, member: Member) -> int:
+    """Look at a member's pattern after it was put; returns how it changed.  Raises: Refusal."""
+    if before.regex == member.regex:
+        return UNCHANGED
+    group, found = changes.group, UPDATED
+    if before.regex and not group.patterns[before.regex]:
+        changes.regex(before.regex, None)
+    if member.regex:
+        if group.patterns[member.regex] == 1:
+            checked_pattern(member.regex, len(group.patterns))
+        elif member.regex in group.regexes:
+            found = RESOLVED
+    elif before.regex:
+        found = RESOLVED
+    return found
+
+
+# ---- the target assignment -----------------------------------------------------------------
+
+
+def _assignor(changes: Changes, limits: Limits) -> str:
+    return changes.group.preferred_assignor() or limits.assignor
+
+
+def _look_at_topics(changes: Changes, now: Now, bump: bool) -> None:
+    """A new group epoch, if the subscriptions or their topics have changed."""
+    group = changes.group
+    found = group_hash(group.topics, now.topics)
+    if bump or found != group.metadata_hash:
+        changes.epoch(found)
+    group.looked(now.now_ms + REFRESH_MS, group.epoch)
+    if group.old_metadata:
+        changes.no_old_metadata()
+
+
+def _assign(changes: Changes, now: Now) -> None:
+    """A new target assignment for a new group epoch, unless the last one is too young."""
+    group, limits = changes.group, now.limits
+    if group.assignment_epoch >= group.epoch:
+        return
+    young = group.assignment_ms and now.wall_ms < group.assignment_ms + limits.assignment_ms
+    if young and limits.assignment_ms:
+        return
+    found = ASSIGNORS[_assignor(changes, limits)](_spec(changes, now.topics))
+    for member_id in group.members:
+        target: Partitions = {
+            topic: frozenset(numbers) for topic, numbers in found.get(member_id, {}).items()
+        }
+        if group.target.get(member_id) != target:
+            changes.target(member_id, target)
+    changes.assignment(group.epoch, now.wall_ms)
+
+
+def _spec(changes: Changes, topics: Topics) -> Spec:
+    group = changes.group
+    resolved = group.resolved
+    known = {name: found for name in group.topics if (found := topics.topic(name)) is not None}
+    members = {
+        member.member_id: Subscriber(
+            member.instance_id,
+            [known[name].id for name in subscribed(member, resolved) if name in known],
+        )
+        for member in group.members.values()
+    }
+    counts = {one.id: one.partition_count for one in known.values()}
+    return Spec(members, counts, group.target, group.homogeneous)
+
+
+def _reconcile(changes: Changes, member: Member, said: Said, now: Now, changed: bool) -> Member:
+    """Take a member one step further; returns it as it is then."""
+    group = changes.group
+    if not changed and member.reconciled(group.assignment_epoch):
+        return member
+    names = subscribed(member, group.resolved)
+    ids = {found.id for name in names if (found := now.topics.topic(name)) is not None}
+    target = Target(group.assignment_epoch, group.target_of(member), ids, group.epoch_of)
+    try:
+        moved = next_step(member, target, said.owned, changed)
+    except MustRejoin:
+        raise Refusal(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The consumer group member is in a unknown state. {FENCED}",
+        ) from None
+    if moved != member:
+        changes.current(moved)
+    return moved
+
+
+# ---- leaving -------------------------------------------------------------------------------
+
+
+def leave(changes: Changes, said: Said, topics: Topics) -> Body:
+    """A member leaves, for good or for a while; returns the answer.  Raises: Refusal."""
+    answer: Body = {"member_id": said.member_id, "member_epoch": said.epoch}
+    group = changes.group
+    if said.instance_id is None:
+        member = group.members.get(said.member_id)
+        if member is None:
+            raise unknown_member(changes, said.member_id)
+    else:
+        member = _fenced_static(changes, said, group.static_member(said.instance_id))
+        if said.epoch == LEFT_STATIC:
+            reset = {t: dict.fromkeys(numbers, 0) for t, numbers in member.assigned.items()}
+            changes.current(member._replace(epoch=LEFT_STATIC, revoking={}, assigned=reset))
+            return answer
+    fence(changes, [member], topics)
+    return answer
+
+
+def fence(changes: Changes, members: Collection[Member], topics: Topics) -> None:
+    """Remove members: what they had goes to others."""
+    group = changes.group
+    if not members:
+        return
+    for member in members:
+        changes.remove(member.member_id)
+    for regex in {member.regex for member in members if member.regex}:
+        if not group.patterns[regex]:
+            changes.regex(regex, None)
+    changes.epoch(group_hash(group.topics, topics))
+    if not group.members:
+        changes.assignment(group.epoch, 0)

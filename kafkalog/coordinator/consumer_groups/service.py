@@ -1,0 +1,292 @@
+"""Requests about consumer groups, and timers of members: each finds its group, and takes its turn
+there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any
+
+from kafkalog.config.group import GroupConfig
+from kafkalog.coordinator.consumer_groups import heartbeat, patterns
+from kafkalog.coordinator.consumer_groups.changes import Changes
+from kafkalog.coordinator.consumer_groups.describe import described, not_described
+from kafkalog.coordinator.consumer_groups.heartbeat import Limits, Now, Said
+from kafkalog.coordinator.consumer_groups.member import (
+    JOINING,
+    Member,
+    MemberState,
+)
+from kafkalog.coordinator.consumer_groups.refusal import Refusal
+from kafkalog.coordinator.consumer_groups.state import ConsumerGroup
+from kafkalog.coordinator.consumer_groups.topics import Topics
+from kafkalog.coordinator.consumer_groups.turns import Turn, end, take_turn
+from kafkalog.coordinator.groups import records
+from kafkalog.coordinator.groups.group import Group, State
+from kafkalog.coordinator.groups.shard import GroupShard
+from kafkalog.coordinator.step import Body, Call, Step
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["REVOKE", "SESSION", "ConsumerGroups"]
+
+SESSION, REVOKE = "consumer", "revoke"
+"""Kinds of timers: a member's session; the time in which it has to give partitions up."""
+SETTINGS = {
+    "session_ms": "consumer.session.timeout.ms",
+    "heartbeat_ms": "consumer.heartbeat.interval.ms",
+    "assignment_ms": "consumer.assignment.interval.ms",
+}
+"""Settings of single groups."""
+
+
+class ConsumerGroups:
+    """The consumer groups of a coordinator.  Only for the coordinator's thread."""
+
+    def __init__(
+        self, config: GroupConfig, topics: Topics, new_id: Callable[[], str],
+        own: Callable[[str], Mapping[str, int]],
+    ) -> None:  # fmt: skip
+        """`new_id` makes ids of members; `own`: a group's own settings, by the names in
+        `SETTINGS`."""
+        self.config = config
+        self.topics = topics
+        self._new_id = new_id
+        self._own = own
+
+    def limits(self, group_id: str) -> Limits:
+        """The settings in effect for a group."""
+        config, own = self.config, self._own(group_id)
+        found = Limits(
+            config.group_consumer_max_size,
+            config.group_consumer_heartbeat_interval_ms,
+            config.group_consumer_session_timeout_ms,
+            config.group_consumer_assignment_interval_ms,
+            config.group_consumer_assignors[0],
+        )
+        for field, name in SETTINGS.items() if own else ():
+            if name in own:
+                found = found._replace(**{field: own[name]})  # type: ignore[arg-type]
+        return found
+
+    # ---- requests --------------------------------------------------------------------------
+
+    def heartbeat(self, shard: GroupShard, step: Step, request: Call) -> None:
+        """Answer a ConsumerGroupHeartbeat once what follows from it is in the journal."""
+        body = request.body
+        try:
+            heartbeat.check(body, request.version, self.config.group_consumer_assignors)
+            group = self._group(shard, step, body)
+        except Refusal as refusal:
+            step.answer(request.answer, error_code=refusal.code, error_message=refusal.message)
+            return
+        said = heartbeat.said_in(
+            body, body.member_id or self._new_id(), request.client_id, request.client_host
+        )
+        assert group.consumer is not None, group.group_id
+        if said.member_id in group.consumer.members:
+            self._keep_session(shard, group, said.member_id, step.now_ms)
+
+        def told(step: Step, code: ErrorCode, message: str | None, answer: Body) -> None:
+            step.answer(request.answer, error_code=code, error_message=message, **answer)
+            if code is ErrorCode.NONE and said.epoch >= JOINING:
+                self._maybe_look_up(shard, step, group, request)
+
+        work = partial(self._heard, shard, group, said)
+        self.take_turn(shard, step, group, Turn(work, told))
+
+    def take_turn(self, shard: GroupShard, step: Step, group: Group, turn: Turn) -> None:
+        """Do work on a group in its turn."""
+        take_turn(shard, step, group, turn, partial(self._after, shard))
+
+    def _group(self, shard: GroupShard, step: Step, body: Any) -> Group:
+        """The group of a heartbeat, which is a consumer group from now on.  Raises: Refusal."""
+        group_id, joins = body.group_id, body.member_epoch == JOINING
+        group = shard.groups.get(group_id)
+        if group is not None and group.state is State.DEAD:
+            raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if group is None:
+            if not joins:
+                why = f"Consumer group {group_id} not found."
+                raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, why)
+            group = shard.new_group(group_id, step.wall_ms)
+        newer = records.newer_type(group)
+        if newer not in (None, records.CONSUMER) or not (joins or newer or group.consumer):
+            why = f"Group {group_id} is not a consumer group."
+            raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, why)
+        if group.is_classic:
+            raise Refusal(
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                f"Cannot upgrade classic group {group_id} to consumer group because the online "
+                "upgrade is disabled.",
+            )
+        if group.consumer is None:
+            group.consumer = ConsumerGroup(group.weight)
+        return group
+
+    def _heard(
+        self, shard: GroupShard, group: Group, said: Said, changes: Changes, step: Step
+    ) -> Body:
+        """A heartbeat's turn."""
+        if group.is_classic:  # since it came
+            raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if said.epoch < JOINING:
+            return heartbeat.leave(changes, said, self.topics)
+        if group.recorded and not group.foreign:
+            changes.tombstone(records.group_key(group.group_id))  # it was an empty classic group
+        now = Now(step.now_ms, step.wall_ms, self.topics, self.limits(group.group_id))
+        before = group.weight.bytes
+        answer = heartbeat.heartbeat(changes, said, now)
+        says_more = said.epoch == JOINING or said.topics is not None
+        if says_more and group.weight.bytes > before and not shard.has_room(1):
+            raise Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, "The groups' memory is used up.")
+        return answer
+
+    # ---- patterns --------------------------------------------------------------------------
+
+    def _maybe_look_up(self, shard: GroupShard, step: Step, group: Group, request: Call) -> None:
+        """Have the topics of a group's patterns looked up, if it is time."""
+        consumer = group.consumer
+        if consumer is None or consumer.looking:
+            return
+        refresh_ms = self.config.group_consumer_regex_refresh_interval_ms
+        if patterns.to_look_up(consumer, step.wall_ms, refresh_ms, self.topics):
+            consumer.looking = True
+            texts = tuple(consumer.patterns)
+            step.effects.append(
+                patterns.Lookup(shard.partition, group.group_id, texts, request.visible)
+            )
+
+    def looked_up(
+        self, shard: GroupShard, step: Step, group_id: str, found: patterns.Found
+    ) -> None:
+        """The topics of a group's patterns were looked up."""
+        group = shard.groups.get(group_id)
+        if group is None or group.consumer is None:
+            return
+        group.consumer.looking = False
+
+        def work(changes: Changes, step: Step) -> Body:
+            patterns.matched(changes, found, step.wall_ms, self.topics)
+            return {}
+
+        self.take_turn(shard, step, group, Turn(work, _nobody))
+
+    # ---- time ------------------------------------------------------------------------------
+
+    def _keep_session(self, shard: GroupShard, group: Group, member_id: str, now_ms: int) -> None:
+        session_ms = self.limits(group.group_id).session_ms
+        shard.set_timer(SESSION, group, now_ms + session_ms, member_id)
+
+    def _after(self, shard: GroupShard, step: Step, group: Group, touched: list[str]) -> None:
+        """Members have changed: their timers follow."""
+        consumer = group.consumer
+        for member_id in touched:
+            member = None if consumer is None else consumer.members.get(member_id)
+            if member is None:
+                shard.cancel_timer(SESSION, group, member_id)
+                shard.cancel_timer(REVOKE, group, member_id)
+            else:
+                self._keep_session(shard, group, member_id, step.now_ms)
+                self._watch(shard, step, group, member)
+
+    def _watch(self, shard: GroupShard, step: Step, group: Group, member: Member) -> None:
+        """A member that has to give partitions up has its rebalance timeout for it."""
+        if member.state is MemberState.UNREVOKED:
+            at_ms = step.now_ms + member.rebalance_timeout_ms
+            shard.set_timer(REVOKE, group, at_ms, member.member_id)
+        else:
+            shard.cancel_timer(REVOKE, group, member.member_id)
+
+    def resume(self, shard: GroupShard, step: Step, group: Group) -> None:
+        """A group was loaded: its members' sessions start."""
+        if group.consumer is not None:
+            self._after(shard, step, group, list(group.consumer.members))
+
+    def expire(self, shard: GroupShard, step: Step, group: Group, key: tuple[str, str]) -> None:
+        """A member's timer is due; `key`: its kind, and the member."""
+        kind, member_id = key
+        if group.consumer is None or member_id not in group.consumer.members:
+            return
+        epoch = group.consumer.members[member_id].epoch
+        # If the write fails, or others have made it late, it is tried again.
+        self._keep_session(shard, group, member_id, step.now_ms)
+
+        def work(changes: Changes, step: Step) -> Body:
+            member = changes.group.members.get(member_id)
+            left = kind == REVOKE and member is not None and member.epoch != epoch
+            if member is not None and not left:
+                heartbeat.fence(changes, [member], self.topics)
+            return {}
+
+        self.take_turn(shard, step, group, Turn(work, _nobody))
+
+    # ---- the rest --------------------------------------------------------------------------
+
+    def topics_changed(self, shard: GroupShard, names: Collection[str]) -> None:
+        """Topics were created, changed or deleted: groups look at them with their next
+        heartbeat."""
+        for group in shard.groups.values():
+            consumer = group.consumer
+            if consumer is not None and not consumer.topics.keys().isdisjoint(names):
+                consumer.looked(0, 0)
+
+    def remove(
+        self, shard: GroupShard, step: Step, group: Group,
+        named: list[tuple[str, str | None]], told: Callable[[Step, list[Body]], None],
+    ) -> None:  # fmt: skip
+        """LeaveGroup, by which an administrator removes members: `named` by id and instance id."""
+        rows: list[Body] = []
+
+        def work(changes: Changes, _step: Step) -> Body:
+            rows.clear()
+            gone: dict[str, Member] = {}
+            for member_id, instance_id in named:
+                error, member = _to_remove(changes.group, member_id, instance_id)
+                if member is not None:
+                    gone[member.member_id] = member
+                row = {"member_id": member_id, "group_instance_id": instance_id}
+                rows.append({**row, "error_code": error})
+            heartbeat.fence(changes, list(gone.values()), self.topics)
+            return {}
+
+        def answer(step: Step, code: ErrorCode, _message: str | None, _body: Body) -> None:
+            for row in rows:
+                row["error_code"] = row["error_code"] or code
+            told(step, rows)
+
+        self.take_turn(shard, step, group, Turn(work, answer))
+
+    def describe(self, shard: GroupShard, group_id: str) -> Body:
+        """A group of ConsumerGroupDescribe's answer."""
+        group = shard.groups.get(group_id)
+        if group is None or group.state is State.DEAD:
+            why = f"Group {group_id} not found."
+        elif group.consumer is None or group.is_classic or not records.newer_type(group):
+            why = f"Group {group_id} is not a consumer group."
+        else:
+            default = self.config.group_consumer_assignors[0]
+            return described(group_id, group.consumer, default, self.topics)
+        return not_described(group_id, ErrorCode.GROUP_ID_NOT_FOUND, why)
+
+    def resigned(self, step: Step, group: Group) -> None:
+        """The group's partition has left this node."""
+        end(step, group, ErrorCode.NOT_COORDINATOR)
+
+
+def _to_remove(
+    group: ConsumerGroup, member_id: str, instance_id: str | None
+) -> tuple[ErrorCode, Member | None]:
+    """The member that is to be removed, or why not."""
+    if instance_id is None:
+        member = group.members.get(member_id)
+        unknown = member is None
+    else:
+        member = group.static_member(instance_id)
+        unknown = member is None
+        if member is not None and member_id and member.member_id != member_id:
+            return ErrorCode.FENCED_INSTANCE_ID, None
+    return (ErrorCode.UNKNOWN_MEMBER_ID, None) if unknown else (ErrorCode.NONE, member)
+
+
+def _nobody(step: Step, code: ErrorCode, message: str | None, body: Body) -> None:
+    """Nobody waits for the outcome."""

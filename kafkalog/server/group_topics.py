@@ -1,0 +1,81 @@
+"""Topics as the coordinator of consumer groups sees them, and lookups of patterns among them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kafkalog.config.consumer_group import in_effect
+from kafkalog.coordinator.consumer_groups.patterns import Lookup, look_up
+from kafkalog.coordinator.consumer_groups.topics import Topic, Topics, topic_hash
+from kafkalog.metadata.image import GROUP
+
+if TYPE_CHECKING:
+    from kafkalog.config.server import ServerConfig
+    from kafkalog.coordinator.groups.core import GroupCoordinatorState
+    from kafkalog.coordinator.thread import Coordinator
+    from kafkalog.metadata.image import Change
+    from kafkalog.metadata.image import Topic as TopicImage
+    from kafkalog.metadata.source import Metadata
+
+__all__ = ["GroupTopics"]
+
+
+class GroupTopics:
+    """The topics of the current metadata.  Safe to use from many threads."""
+
+    def __init__(self, metadata: Metadata, config: ServerConfig) -> None:
+        self._metadata, self._config = metadata, config
+        self._hashes: dict[str, tuple[TopicImage, int]] = {}
+        self._newest = metadata.image.offset
+        """The offset of the last metadata that brought a topic."""
+
+    @property
+    def seen(self) -> Topics:
+        """The topics, for the coordinator."""
+        return Topics(
+            self.topic, lambda topic_id: self._metadata.image.names.get(topic_id),
+            lambda: self._metadata.image.offset, lambda: self._newest,
+        )  # fmt: skip
+
+    def topic(self, name: str) -> Topic | None:
+        """A topic, with the hash of what groups know about it."""
+        image = self._metadata.image
+        topic = image.topics.get(name)
+        if topic is None:
+            return None
+        known = self._hashes.get(name)
+        if known is None or known[0] is not topic:
+            racks = []
+            for number in range(len(topic.partitions)):
+                brokers = map(image.brokers.get, topic.partitions[number].replicas)
+                racks.append([one.rack for one in brokers if one is not None and one.rack])
+            known = self._hashes[name] = topic, topic_hash(name, topic.id, racks)
+        return Topic(topic.id, len(topic.partitions), known[1])
+
+    def own_settings(self, group_id: str) -> Mapping[str, int]:
+        """A group's own settings."""
+        own = self._metadata.image.config(GROUP, group_id)
+        return in_effect(own, self._config) if own else {}
+
+    def follow(self, coordinator: Coordinator[GroupCoordinatorState]) -> None:
+        """Report changes of topics to the coordinator."""
+
+        def changed(change: Change) -> None:
+            topics = (*change.changed, *change.gone)
+            if any(topic.id not in change.old.names for topic in change.changed):
+                self._newest = change.new.offset
+            for topic in change.gone:
+                self._hashes.pop(topic.name, None)
+            if topics:
+                names = frozenset(topic.name for topic in topics)
+                coordinator.post(partial(coordinator.core.topics_changed, names))
+
+        self._metadata.listen(changed)
+
+    def look_up(self, coordinator: Coordinator[GroupCoordinatorState], lookup: Lookup) -> None:
+        """Carry out a lookup, and report its outcome to the coordinator."""
+        image = self._metadata.image
+        found = look_up(lookup, image.topics, image.offset)
+        coordinator.post(partial(coordinator.core.looked_up, lookup, found))

@@ -1,0 +1,67 @@
+"""A controller of ours that writes snapshots often and keeps a short log, and brokers of both kinds
+that begin late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kafka.quorum.nodes import CONTROLLER, KAFKA, OURS, Quorum, until
+from tests.support import apache
+
+pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(600)]
+SHORT = """
+metadata.log.max.record.bytes.between.snapshots=1000
+metadata.max.retention.bytes=1000
+"""
+
+
+@pytest.fixture(scope="module")
+def quorum(memory: Path) -> Iterator[Quorum]:
+    try:
+        with Quorum(
+            memory / "own-snapshots", [2, 3, 4], SHORT, kinds={CONTROLLER: OURS}
+        ) as running:  # fmt: skip
+            running.nodes[2].begin(OURS)
+            running.all_known()
+            yield running
+    except apache.Unavailable as reason:
+        pytest.skip(f"Apache Kafka cannot run here: {reason}")
+
+
+def snapshots(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.glob("*.checkpoint")
+            if int(path.name.partition("-")[0])}  # fmt: skip
+
+
+@pytest.mark.parametrize(("number", "kind"), [(3, KAFKA), (4, OURS)])
+def test_a_late_broker_loads_our_snapshot(quorum: Quorum, number: int, kind: str) -> None:
+    """It has the controller's bytes, serves, and begins again from its own copy."""
+    for one in range(3):
+        quorum.create(f"before-{number}-{one}", [2])
+    folder = quorum.controller.metadata
+    until(lambda: not (folder / f"{0:020d}.log").exists(), "the log has lost its beginning")
+    known = snapshots(folder)
+    late = quorum.nodes[number]
+    late.begin(kind)
+    quorum.all_known()
+    quorum.create(f"with-{number}", [number, 2])
+    quorum.in_sync(f"with-{number}", number, 2)
+    quorum.produce(f"with-{number}", range(20))
+    known |= snapshots(folder)
+    mine = snapshots(late.metadata)
+    shared = mine.keys() & known.keys()
+    assert shared
+    assert all(mine[name] == known[name] for name in shared)
+    late.stop()
+    late.begin()
+    quorum.in_sync(f"with-{number}", number, 2)
+
+
+def test_a_restarted_controller_has_everything(quorum: Quorum) -> None:
+    quorum.controller.stop()
+    quorum.controller.begin(OURS)
+    quorum.create("after", [2])
+    assert quorum.row(2, "before-3-0") is not None
