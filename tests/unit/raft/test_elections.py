@@ -68,7 +68,7 @@ def test_a_candidate_needs_the_longer_log(end: tuple[int, int], granted: bool) -
 
 def test_an_earlier_epoch_gets_no_vote() -> None:
     one = Replica(1, log_of(1, 7))
-    found = one.asks(vote(2, 6, (5, 9)))
+    found = one.asks(vote(2, 6, (9, 5)))
     assert found == QuorumResponse(ErrorCode.FENCED_LEADER_EPOCH, 7, None)
 
 
