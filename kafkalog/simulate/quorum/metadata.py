@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from kafkalog.controller.core import Controller
@@ -82,7 +83,7 @@ class ControllerNode(Node):
 
     @property
     def image(self) -> MetadataImage:
-        """What its controller knows to be committed."""
+        """The metadata that its controller knows to be committed."""
         return self.replay.image
 
     @property
@@ -205,8 +206,7 @@ class ControllerNode(Node):
             else:
                 assert isinstance(effect, Timer), effect
                 wait_ms = max(0.0, effect.at_ms - self.now_ms)
-                tick = Tick(effect.clock)
-                self.world.later(wait_ms, lambda tick=tick: self._post(tick), self)  # type: ignore[misc]
+                self.world.later(wait_ms, partial(self._post, Tick(effect.clock)), self)
 
     def _check_sessions(self) -> None:
         if self.is_active:
