@@ -34,7 +34,8 @@ OF_KAFKA = {
     62: (0, 4), 63: (0, 2), 64: (0, 0), 67: (0, 0), 70: (0, 0), 73: (0, 0), 80: (0, 1), 81: (0, 0),
     82: (0, 0), 94: (0, 0),
 }  # fmt: skip
-"""The APIs of a controller of Apache Kafka 4.4.0; tests/kafka/quorum/test_own.py compares."""
+"""The versions that a controller of Apache Kafka 4.4.0 announces (tests/kafka/quorum/test_own.py
+asks one)."""
 ANONYMOUS = {"type": "User", "name": "ANONYMOUS", "token_authenticated": False}
 HERE = ipaddress.ip_address("127.0.0.1").packed
 CONTROLLERS = 2
