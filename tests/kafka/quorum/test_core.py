@@ -25,7 +25,7 @@ from kafkalog.wire.error_codes import ErrorCode
 from tests.support import apache
 from tests.unit.raft.replica import Replica, voters
 
-pytestmark = [pytest.mark.java, pytest.mark.slow]
+pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(600)]
 
 CASES = 400
 LONG_MS = 100_000_000.0
