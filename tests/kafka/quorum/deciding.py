@@ -113,7 +113,7 @@ class Theirs:
     def written(self) -> Sequence[Entry]:
         data = b"".join(path.read_bytes() for path in sorted(self._folder.glob("*.log")))
         found: list[Entry] = []
-        replay = Replay(empty_image(self.cluster, 1))
+        replay, end = Replay(empty_image(self.cluster, 1)), -1
         for raw in records_in(data):
             if raw.control is None:
                 entry = decode(raw.value)
@@ -121,8 +121,8 @@ class Theirs:
                 replay.feed(entry)
                 if entry.name != "RegisterControllerRecord":  # its own, once it has started
                     found.append(entry)
-            self.end = raw.offset
-        self.image = replay.settle(self.end, 1, 0)
+            end = raw.offset
+        self.end, self.image = end, replay.settle(end, 1, 0)
         return found
 
 
