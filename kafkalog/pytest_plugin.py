@@ -36,10 +36,10 @@ NAME_MAX = 60
 """Length of a test's name in its topics' names."""
 TOPICS_TOLD = 3
 MARKER = (
-    "kafkalog(config, topics, zookeeper, security, users, acls, mechanism): settings of this test's "
-    "kafkalog_broker or kafkalog_cluster by Kafka's names, which override kafkalog_config; its "
-    "topics, by name, with their number of partitions; zookeeper=True: nodes on a model of ZooKeeper "
-    "instead of a controller (KRaft); how clients of kafkalog_broker must connect "
+    "kafkalog(config, topics, zookeeper, security, users, acls, mechanism): settings of this "
+    "test's kafkalog_broker or kafkalog_cluster by Kafka's names, which override kafkalog_config; "
+    "its topics, by name, with their number of partitions; zookeeper=True: nodes on a model of "
+    "ZooKeeper, not under a controller (KRaft); how clients of kafkalog_broker must connect "
     "(ssl, sasl_plaintext or sasl_ssl), the passwords of its users, and what they may do"
 )
 

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kafkalog.config.declare import Settings, Whole, Word, Words
+from kafkalog.errors import InvalidSetting
 
-__all__ = ["ConsumerGroupConfig", "GroupSettings", "group_problems", "own_problem"]
+__all__ = ["ConsumerGroupConfig", "GroupSettings", "group_problems", "in_effect", "own_problem"]
 
 ASSIGNORS = ("uniform", "range")
 _RANGES = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
@@ -109,6 +110,20 @@ def group_problems(given: Mapping[str, Any]) -> Iterator[tuple[str, object, str]
         yield beat, given[beat], f"less than group.consumer.session.timeout.ms, {session_ms}"
     if not given["group.consumer.assignors"]:
         yield "group.consumer.assignors", "nothing", "at least one assignor"
+
+
+def in_effect(own: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, int]:
+    """A group's own settings, within the bounds that its broker has now."""
+    found = {}
+    for name, setting in GroupSettings.table.items():
+        if name in own:
+            rest = name.removeprefix("consumer.")
+            low, high = (given[f"group.consumer.{end}.{rest}"] for end in ("min", "max"))
+            try:
+                found[name] = min(max(setting.checked(own[name]), low), high)
+            except InvalidSetting:
+                continue  # of a newer version
+    return found
 
 
 def own_problem(own: Mapping[str, int], given: Mapping[str, Any]) -> str | None:

@@ -19,6 +19,7 @@ from kafkalog.config.ssl import KEY_SETTINGS
 from kafkalog.config.topic import TopicConfig
 from kafkalog.disk.layout import topic_problem
 from kafkalog.errors import InvalidSetting, NotFound, UnknownSetting
+from kafkalog.metadata.group_configs import group_entries, problem_of
 from kafkalog.metadata.image import (
     BROKER,
     CLIENT_METRICS,
@@ -27,6 +28,7 @@ from kafkalog.metadata.image import (
     TOPIC,
     MetadataImage,
 )
+from kafkalog.metadata.levels import GROUP_VERSION
 from kafkalog.metadata.requests import (
     ResourceChange,
     SettingChange,
@@ -248,10 +250,12 @@ def _check_resource(image: MetadataImage, kind: int, name: str) -> None:
         _check_broker_name(image, name)
     elif kind == BROKER_LOGGER:
         raise Refused(ErrorCode.INVALID_REQUEST, "There are no loggers to set: this is no JVM.")
-    elif kind in (CLIENT_METRICS, GROUP):
+    elif kind == CLIENT_METRICS or (kind == GROUP and not image.features.get(GROUP_VERSION)):
         what = "client metrics" if kind == CLIENT_METRICS else "groups"
         raise Refused(ErrorCode.INVALID_REQUEST, f"There are no settings of {what} here.")
-    else:
+    elif kind == GROUP and not name:
+        raise Refused(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    elif kind != GROUP:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {kind}")
 
 
@@ -369,6 +373,9 @@ def _alter(
             after = image._replace(configs={**image.configs, (kind, name): new})
             if kind == TOPIC:
                 checked_topic_configs(image, name, new, static)
+            elif kind == GROUP:
+                if problem := problem_of(image.config(kind, name), new, static):
+                    raise Refused(ErrorCode.INVALID_CONFIG, problem)
             else:
                 _check_broker(image, name, changed, static)
                 _check_topics(image, after, static)
@@ -423,6 +430,8 @@ def describe_configs(
 def _entries(
     image: MetadataImage, kind: int, name: str, static: BrokerConfig
 ) -> Iterator[dict[str, Any]]:
+    if kind == GROUP and image.features.get(GROUP_VERSION):
+        return (_entry(*one) for one in group_entries(image.config(kind, name), static))
     if kind in (CLIENT_METRICS, GROUP):
         return (_entry(key, [(key, value, TOPIC_SOURCE)], None)
                 for key, value in image.config(kind, name).items())  # fmt: skip

@@ -63,7 +63,7 @@ class Wanted(NamedTuple):
     lost: Collection[int] = ()
     """Replicas that came back without all of their records."""
     directories: Mapping[int, uuid.UUID] = {}
-    """Of replicas that are in another directory now."""
+    """The directories of replicas that are in another one now."""
 
 
 def wanted(one: Partition, election: Election = Election.ONLINE) -> Wanted:

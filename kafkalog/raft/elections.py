@@ -60,6 +60,9 @@ def up_to_date(own: OffsetAndEpoch, candidate: OffsetAndEpoch) -> bool:
 def on_vote(step: Step, request: VoteRequest) -> QuorumResponse:
     """Vote, or say how this replica would vote."""
     now = step.state
+    # A candidate has no record of its epoch yet, and one that only asks none of a later epoch.
+    if request.last_offset_epoch >= request.replica_epoch + request.pre_vote:
+        return response(step, ErrorCode.INVALID_REQUEST)
     if not meant_for(now.me, request.voter):
         return response(step, ErrorCode.INVALID_VOTER_KEY)
     if request.replica_epoch < now.epoch:

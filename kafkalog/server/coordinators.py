@@ -40,7 +40,7 @@ def group_coordinator(
 ) -> Coordinator[GroupCoordinatorState]:  # fmt: skip
     """The coordinator of groups, not started; ended by `close`.  `submit`: runs what would delay it
     in another thread."""
-    topics = GroupTopics(metadata)
+    topics = GroupTopics(metadata, config)
     core = GroupCoordinatorState(
         config,
         lambda: str(uuid4()),

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalog.config.consumer_group import GroupSettings
+from kafkalog.config.consumer_group import in_effect
 from kafkalog.coordinator.consumer_groups.patterns import Lookup, look_up
 from kafkalog.coordinator.consumer_groups.topics import Topic, Topics, topic_hash
 from kafkalog.metadata.image import GROUP
 
 if TYPE_CHECKING:
+    from kafkalog.config.server import ServerConfig
     from kafkalog.coordinator.groups.core import GroupCoordinatorState
     from kafkalog.coordinator.thread import Coordinator
     from kafkalog.metadata.image import Change
@@ -24,8 +25,8 @@ __all__ = ["GroupTopics"]
 class GroupTopics:
     """The topics of the current metadata.  Safe to use from many threads."""
 
-    def __init__(self, metadata: Metadata) -> None:
-        self._metadata = metadata
+    def __init__(self, metadata: Metadata, config: ServerConfig) -> None:
+        self._metadata, self._config = metadata, config
         self._hashes: dict[str, tuple[TopicImage, int]] = {}
         self._newest = metadata.image.offset
         """The offset of the last metadata that brought a topic."""
@@ -56,7 +57,7 @@ class GroupTopics:
     def own_settings(self, group_id: str) -> Mapping[str, int]:
         """A group's own settings."""
         own = self._metadata.image.config(GROUP, group_id)
-        return {name: int(value) for name, value in own.items() if name in GroupSettings.table}
+        return in_effect(own, self._config) if own else {}
 
     def follow(self, coordinator: Coordinator[GroupCoordinatorState]) -> None:
         """Report changes of topics to the coordinator."""

@@ -121,6 +121,8 @@ class TestCluster:
         Raises: ArgumentError.
         """
         self._node(node).stop()
+        if self._own is not None:
+            self._own.forget(node)
 
     def start(self, node: int) -> None:
         """Start a node again after `kill` or `stop`; does nothing if it runs.
@@ -189,6 +191,7 @@ class TestCluster:
         """The controller's node, as all running nodes know it; -1: unknown, or none.  Without
         ZooKeeper it is none of the three."""
         if self._own is not None:
+            self._here()
             return NODE
         controllers = {
             node_of(self.nodes[node].broker).metadata.controller for node in self.running

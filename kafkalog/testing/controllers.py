@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Mapping
 
@@ -35,10 +34,11 @@ class OwnController:
             if read_meta(path) is None:
                 wanted = Format(uuid_text(random_topic_id()), NODE)
                 format_directory(path, wanted, SystemClock())
-            self._controller = Controller(path, {
-                **SETTINGS, **config, **self._common, "process.roles": "controller", "node.id": NODE,
+            own = {
+                "process.roles": "controller", "node.id": NODE,
                 "listeners": f"{LISTENER}://{HOST}:{self._port.number}",
-            })  # fmt: skip
+            }  # fmt: skip
+            self._controller = Controller(path, {**SETTINGS, **config, **self._common, **own})
         except BaseException:
             self._port.close()
             raise

@@ -36,6 +36,9 @@ CHANGES: Mapping[int, str] = {
 """By pattern: the folder of the notifications."""
 CHANGE = "acl_changes_"
 """The prefix of their names."""
+REQUEST_BYTES = 1024
+"""The rest of the request that writes ACLs, without the path and the name of the resource.
+jute.maxbuffer limits all of it: ZooKeeper ends the connection of a client that sends more."""
 _NAME = re.compile(r"[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]+")
 """Names that a znode can have."""
 
@@ -181,9 +184,10 @@ def operations(
         assert znode is not None
         return Delete(path, znode.version), told
     data = write_acls(left)
-    if len(data) > ZNODE_BYTES_MAX:
+    most = ZNODE_BYTES_MAX - REQUEST_BYTES - 3 * len(path.encode())
+    if len(data) > most:
         raise InvalidRequest(
-            f"{path}: found {len(data)} bytes of ACLs, wanted {ZNODE_BYTES_MAX} at most: ZooKeeper "
+            f"{path}: found {len(data)} bytes of ACLs, wanted {most} at most: ZooKeeper "
             "stores no more for one resource"
         )
     return (Create(path, data) if znode is None else Set(path, data, znode.version)), told

@@ -361,6 +361,6 @@ NETWORK = [
 ]  # fmt: skip
 OPERATOR = [Nemesis(elect, 2), Nemesis(move, 4), Nemesis(move_back, 4)]
 OF_QUORUMS = [*PROCESSES, *DISKS, *NETWORK, *OPERATOR]
-"""Of clusters under controllers of their own."""
+"""Those of clusters under controllers of their own."""
 ALL = [*OF_QUORUMS, Nemesis(expire_session, 2)]
-"""Of clusters on ZooKeeper."""
+"""Those of clusters on ZooKeeper."""

@@ -41,7 +41,7 @@ class Controller(Peer):
         super().__init__(tls=tls)
         self.node = node
         self.logins: list[bool] = []
-        """Whether each login was accepted."""
+        """For each login: True if it was accepted."""
         self._login = login.encode().replace(b":", b"\0", 1)
         self.on(apis.SASL_HANDSHAKE, {"mechanisms": ["PLAIN"]})
         self.on(apis.SASL_AUTHENTICATE, self._authenticate)

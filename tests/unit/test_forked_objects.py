@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -47,6 +48,7 @@ ARGUMENTS: dict[str, Any] = {
     "before": 0, "buffer": bytearray(9), "changes": {}, "commit": True, "counts": {"t": 2},
     "levels": {}, "places": {TP: [0]}, "producer_epoch": 0, "resources": [], "socket": None,
     "timeout_ms": 0, "acls": [], "filters": [], "alterations": [], "hmac": b"h",
+    "directory_id": UUID(int=7), "endpoints": [("CONTROLLER", "h", 9093)],
 }  # fmt: skip
 
 

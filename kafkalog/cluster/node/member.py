@@ -137,8 +137,7 @@ class Member:
         self._standing = self._at_start()
         patiently(self._protection.look, self.patience_s)
         self._heard = self._compared = -1, -1
-        """The controller's and this broker's epoch: of the last UpdateMetadata, and of the one
-        after which the topics were last compared with the tree."""
+        """Epochs (controller, broker): of the last UpdateMetadata, of the topics last compared."""
 
     def _at_start(self) -> MemberState:
         loaded = patiently(lambda: read_tree(self.session, self.node), self.patience_s)

@@ -47,7 +47,7 @@ class Entry(NamedTuple):
     options: Options
     """For connections to the controllers."""
     securities: Mapping[str, NodeSecurity] = OPEN
-    """Of connections by listeners that are not PLAINTEXT."""
+    """The security of connections by listeners that are not PLAINTEXT."""
 
 
 def enter(path: str, found: Found, config: ServerConfig, node: int) -> Entry:

@@ -293,6 +293,10 @@ def check_features(image: MetadataImage) -> list[str]:
 
 
 def supported_features(image: MetadataImage) -> tuple[tuple[str, int, int], ...]:
-    """(name, lowest level, highest level) of each feature, for the registration."""
-    groups = {name: (0, high) for name, high in NOT_SERVED.items() if image.features.get(name)}
+    """(name, lowest level, highest level) of each feature, for the registration.
+
+    Also of those that are not served: a node registers before it has read which the cluster uses,
+    and would be refused.
+    """
+    groups = {name: (0, high) for name, high in NOT_SERVED.items()}
     return tuple((name, *levels) for name, levels in {**SUPPORTED, **groups}.items())

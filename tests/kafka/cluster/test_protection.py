@@ -5,6 +5,7 @@ The brokers, and all clients but those that log in, are anonymous.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 import kafkalog
 from kafkalog.config.authorizer import ACL_AUTHORIZER
+from kafkalog.errors import InvalidRequest
 from kafkalog.security.acls import ALL, Acl, Pattern, Permission
 from kafkalog.security.permissions import CLUSTER_NAME, Kind
 from kafkalog.server.broker import node_of
@@ -215,3 +217,33 @@ def test_users(both: Both, asked: int) -> None:
         admin.alter_user_scram_credentials([(name, mechanism)]).check()
         for node in both.raws:
             wait_for(lambda node=node: not logs_in(node), f"refused at {node}", pause_s=0.1)
+
+
+def test_the_most_acls_of_a_resource_are_stored(zookeeper: ZooKeeper) -> None:
+    """They are created, read, and replaced, in one session: no request is too large for it."""
+    one = CLUSTER._replace(kind=Kind.TOPIC, name="é" * 120, operation=3)
+    resource = acls.Resource.of(one)
+    many = [one._replace(principal=f"User:{n:030000}") for n in range(34)]
+
+    def fits(size: int) -> bool:
+        try:
+            acls.operations(resource, None, dict.fromkeys([*many, last(size)], True))
+        except InvalidRequest:
+            return False
+        return True
+
+    def last(size: int) -> Acl:
+        return one._replace(principal="User:" + "x" * size)
+
+    size = bisect.bisect_left(range(1, 30_000), True, key=lambda n: not fits(n))
+    assert 0 < size < 29_999
+    whole = [*many, last(size)]
+    with Session(f"{zookeeper.hosts}/most", lambda _: None) as session:
+        session.ensure(acls.folders_of(resource))
+        made = acls.operations(resource, None, dict.fromkeys(whole, True))
+        assert session.commit(made).done
+        znode = session.read(acls.path_of(resource))
+        assert znode is not None and [*acls.read_acls(resource, znode.data)] == whole
+        other = one._replace(principal="User:" + "y" * size)
+        changed = acls.operations(resource, znode, {whole[-1]: False, other: True})
+        assert session.commit(changed).done

@@ -5,6 +5,7 @@ Both write the same records, apart from the ids and epochs that each chooses.
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from difflib import unified_diff
@@ -19,6 +20,7 @@ from kafkalog.metadata.changes import Entry, Replay
 from kafkalog.metadata.image import METADATA_VERSION, MetadataImage, empty_image
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
+from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.internal import ALTER_PARTITION
 from kafkalog.wire.tables.later.quorum import (
     ASSIGN_REPLICAS_TO_DIRS,
@@ -28,19 +30,23 @@ from kafkalog.wire.tables.later.quorum import (
 from kafkalog.wire.values import Struct
 from tests.kafka.quorum.nodes import Quorum
 from tests.support.raw import Raw
-from tests.unit.quorum.driven import Driven
+from tests.support.waiting import wait_for
+from tests.unit.quorum.driven import SESSION_MS, Driven
 
 SETTINGS = """
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 super.users=User:ANONYMOUS
 metadata.max.idle.interval.ms=0
-broker.session.timeout.ms=600000
+broker.session.timeout.ms=6000
 unclean.leader.election.interval.ms=600000
 controller.performance.sample.period.ms=600000
 """
 FEATURES = {METADATA_VERSION: (7, 33), "group.version": (0, 1), "transaction.version": (0, 2),
             "eligible.leader.replicas.version": (0, 1), "share.version": (0, 2),
             "streams.version": (0, 1), "kraft.version": (0, 1)}  # fmt: skip
+
+
+DUPLICATE = ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
 class Side(Protocol):
@@ -62,21 +68,52 @@ class Side(Protocol):
 
 
 class Theirs:
-    """Kafka's: its log is read from the disk."""
+    """Kafka's: its log is read from the disk.  Brokers that are not fenced stay so."""
 
     def __init__(self, quorum: Quorum) -> None:
         self.cluster = quorum.cluster
         self._folder: Path = quorum.controller.metadata
         self._raw = Raw(quorum.controller.address)
+        self._lock = threading.Lock()  # guards the connection
+        self._ends = threading.Event()
+        self._beats = threading.Thread(target=self._beat)
         self.written()
 
+    def __enter__(self) -> Theirs:
+        self._beats.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.set()
+        self._beats.join()
+
+    def _beat(self) -> None:
+        while not self._ends.wait(0.5):
+            with self._lock:
+                for number, one in self.image.brokers.items():
+                    if not one.fenced and not one.in_controlled_shutdown:
+                        step = beat(number)
+                        self._call(step.api, step.fields(self))
+
     def ask(self, api: Api, fields: Mapping[str, Any]) -> Any:
+        """Another life of a broker waits for the end of the last one's session."""
+
+        def answer() -> Any:
+            with self._lock:
+                found = self._call(api, fields)
+                self.written()
+            refused = api is BROKER_REGISTRATION and found.error_code == DUPLICATE
+            return None if refused else found
+
+        return wait_for(answer, "the session of the last life ends", 60, pause_s=0.3)
+
+    def _call(self, api: Api, fields: Mapping[str, Any]) -> Any:
         return self._raw.call(api, api.versions.stop - 1, **fields)
 
     def written(self) -> Sequence[Entry]:
         data = b"".join(path.read_bytes() for path in sorted(self._folder.glob("*.log")))
         found: list[Entry] = []
-        replay = Replay(empty_image(self.cluster, 1))
+        replay, end = Replay(empty_image(self.cluster, 1)), -1
         for raw in records_in(data):
             if raw.control is None:
                 entry = decode(raw.value)
@@ -84,8 +121,8 @@ class Theirs:
                 replay.feed(entry)
                 if entry.name != "RegisterControllerRecord":  # its own, once it has started
                     found.append(entry)
-            self.end = raw.offset
-        self.image = replay.settle(self.end, 1, 0)
+            end = raw.offset
+        self.end, self.image = end, replay.settle(end, 1, 0)
         return found
 
 
@@ -97,6 +134,8 @@ class Ours:
         self._driven = Driven(0, config=ServerConfig({}), bootstrap=records, cluster=cluster)
 
     def ask(self, api: Api, fields: Mapping[str, Any]) -> Any:
+        if api is BROKER_REGISTRATION:
+            self._driven.now_ms += SESSION_MS
         return self._driven.ask(api, **fields)
 
     @property
@@ -305,9 +344,14 @@ def taken(side: Side, step: Step) -> tuple[Any, list[Any]]:
     chooses."""
     before = len(side.written())
     names = dict(side.image.names)
+    fenced = {number for number, one in side.image.brokers.items() if one.fenced}
     answer = side.ask(step.api, step.fields(side))
     found = list(side.written())[before:]
     names |= side.image.names
+    # Kafka fences fenced brokers again when their sessions end.
+    found = [one for one in found if not (one.name == "BrokerRegistrationChangeRecord"
+                                          and one.fields.fenced > 0
+                                          and one.fields.broker_id in fenced)]  # fmt: skip
     return _plain(answer, names), _ordered([_shown(one, names) for one in found])
 
 
@@ -342,6 +386,6 @@ def _ordered(records: list[Any]) -> list[Any]:
 
 
 def difference(name: str, theirs: Any, ours: Any) -> str:
-    """What differs, for a person to read."""
+    """The differences, for a person to read."""
     one, other = (pformat(each, width=100, compact=True).splitlines() for each in (theirs, ours))
     return "\n".join(unified_diff(one, other, f"{name}, kafka", f"{name}, ours", "", "", 1, ""))

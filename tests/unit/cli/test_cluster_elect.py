@@ -10,7 +10,7 @@ from kafkalog.cli import main
 from kafkalog.testing.cluster import NODES, TestCluster
 
 
-@pytest.mark.kafkalog(topics={"t": NODES})
+@pytest.mark.kafkalog(topics={"t": NODES}, zookeeper=True)
 def test_the_asked_node_hears_of_the_election_late(
     kafkalog_cluster: TestCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:

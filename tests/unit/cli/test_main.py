@@ -106,7 +106,7 @@ def test_an_unknown_option_is_named_with_the_nearest(kafkalog: Command) -> None:
         (["verify", "d", "--zzz"], "verify: no option --zzz; see"),
         (["test-broker", "--prot", "1"], "no option --prot (did you mean --port?); see"),
         (["holds", "--dir", "d", "x", "y"], "unexpected argument"),
-        (["cluster", "try", "--port", "65533"], "found 65533, wanted at most 65532: 3 follow it"),
+        (["cluster", "try", "--port", "65533"], "found 65533, wanted at most 65530: 5 follow it"),
     ):
         ran = kafkalog(*words)
         assert (ran.status, ran.out) == (2, "") and said in ran.err

@@ -105,7 +105,7 @@ def test_a_broker_that_ended_in_order_stays_eligible(cluster: Driven) -> None:
     assert state(cluster) == (1, (1,), (2,), ())
 
 
-def test_another_min_isr_forgets_who_was_eligible(cluster: Driven) -> None:
+def test_another_min_isr_forgets_the_eligible_replicas(cluster: Driven) -> None:
     create(cluster, 1, 2, 3, min_insync_replicas="3")
     cluster.fence(3)
     assert state(cluster) == (1, (1, 2), (3,), ())

@@ -54,7 +54,7 @@ def test_a_new_cluster_begins_with_a_transaction_of_its_first_records() -> None:
     assert len(cluster.log) == 4, "they are written once"
 
 
-def test_a_new_controller_aborts_what_another_began(cluster: Driven) -> None:
+def test_a_new_controller_aborts_another_ones_transaction(cluster: Driven) -> None:
     cluster.append(("BeginTransactionRecord", {"name": "n"}), ("TopicRecord", {
         "name": "half", "topic_id": next(iter(cluster.image.brokers.values())).incarnation_id,
     }))  # fmt: skip

@@ -68,7 +68,7 @@ def test_a_candidate_needs_the_longer_log(end: tuple[int, int], granted: bool) -
 
 def test_an_earlier_epoch_gets_no_vote() -> None:
     one = Replica(1, log_of(1, 7))
-    found = one.asks(vote(2, 6, (9, 9)))
+    found = one.asks(vote(2, 6, (9, 5)))
     assert found == QuorumResponse(ErrorCode.FENCED_LEADER_EPOCH, 7, None)
 
 
@@ -131,6 +131,16 @@ def test_a_single_voter_elects_itself() -> None:
     one.flush()
     assert isinstance(one.role, Leader)
     assert one.state.high_watermark == one.state.log.end
+
+
+@pytest.mark.parametrize(("last", "pre_vote", "valid"), [
+    (2, False, True), (3, False, False), (3, True, True), (4, True, False),
+])  # fmt: skip
+def test_a_log_that_no_candidate_has_is_refused(last: int, pre_vote: bool, valid: bool) -> None:
+    one = Replica(1, log_of(1))
+    answer = one.asks(VoteRequest(key(1), 3, key(2), last, 5, pre_vote))
+    assert answer.error_code == (ErrorCode.NONE if valid else ErrorCode.INVALID_REQUEST)
+    assert one.state.epoch == (3 if valid else 1)
 
 
 def test_an_observer_never_stands() -> None:

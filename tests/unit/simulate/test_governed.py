@@ -1,5 +1,5 @@
-"""Controllers and brokers over a quorum with faults from seeds: what must hold of the metadata holds,
-and planted mistakes are found."""
+"""Controllers and brokers over a quorum, with faults from seeds: the invariants of the metadata
+hold, and planted mistakes are found."""
 
 from __future__ import annotations
 

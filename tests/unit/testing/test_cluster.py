@@ -135,6 +135,7 @@ def test_a_group_and_a_transaction_go_on_elsewhere(kafkalog_cluster: TestCluster
 
 
 @pytest.mark.kafkalog(config={"offsets.topic.num.partitions": 1, "replica.lag.time.max.ms": 60_000})
+@pytest.mark.kafkalog(zookeeper=True)
 def test_a_returning_leader_reads_records_of_others(
     kafkalog_cluster: TestCluster,
 ) -> None:
@@ -164,6 +165,7 @@ def test_a_returning_leader_reads_records_of_others(
 
 
 @pytest.mark.kafkalog(config={"offsets.topic.num.partitions": 1, "replica.lag.time.max.ms": 60_000})
+@pytest.mark.kafkalog(zookeeper=True)
 def test_commits_of_an_earlier_leadership_are_not_made(kafkalog_cluster: TestCluster) -> None:
     """Another leader may have written the marker that ends their transaction."""
     cluster = kafkalog_cluster
@@ -190,6 +192,7 @@ def test_commits_of_an_earlier_leadership_are_not_made(kafkalog_cluster: TestClu
         "replica.lag.time.max.ms": 60_000,
     }
 )
+@pytest.mark.kafkalog(zookeeper=True)
 def test_a_coordinator_that_hears_of_its_lead_first_reads_once_it_leads(
     kafkalog_cluster: TestCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,6 +271,7 @@ def test_too_few_in_sync_are_told(kafkalog_cluster: TestCluster) -> None:
     assert values(cluster, "t", 3) == [0, 2, 3]
 
 
+@pytest.mark.kafkalog(zookeeper=True)
 def test_producer_ids_are_retriable_without_an_answer(kafkalog_cluster: TestCluster) -> None:
     """If the controller does not answer: COORDINATOR_LOAD_IN_PROGRESS, which is retriable."""
     cluster = kafkalog_cluster

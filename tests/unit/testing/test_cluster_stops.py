@@ -17,6 +17,8 @@ from kafkalog.wire.error_codes import ErrorCode
 from tests.support.hasty import Hasty
 from tests.support.raw import Raw
 
+pytestmark = pytest.mark.kafkalog(zookeeper=True)
+
 ROUNDS = 2
 
 

@@ -31,6 +31,8 @@ from tests.support.waiting import wait_for
 from tests.unit.server.test_acls import creation, wanted
 from tests.unit.server.test_quotas import alter, described
 
+pytestmark = pytest.mark.kafkalog(zookeeper=True)
+
 ME = "User:ANONYMOUS"
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 ADMINISTRATION = (

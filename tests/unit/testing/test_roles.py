@@ -22,6 +22,8 @@ from tests.support import apache
 from tests.support.raw import Raw
 from tests.support.zookeeper import ZooKeeper
 
+pytestmark = pytest.mark.kafkalog(zookeeper=True)
+
 NODES = [1, 2, 3]
 EPOCHS = "leader-epoch-checkpoint.tmp"
 """The first file that a leader writes; a folder of that name blocks it."""

@@ -17,6 +17,8 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.kafkalog(zookeeper=True)
+
 IO_THREADS = 3
 """I/O threads of a node of the fixture."""
 TRANSACTIONS = {"key_type": 1, "coordinator_keys": ["id"]}
