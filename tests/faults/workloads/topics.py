@@ -13,6 +13,8 @@ PREFIX = "made-"
 LAST = f"{PREFIX}last"
 WAIT_MS = 30_000
 SETTLE_S = 300.0
+REPLICAS = 2
+"""Of a topic: one of three nodes may be gone."""
 DELETED = 3
 """One in so many topics is deleted when it is there."""
 
@@ -40,7 +42,7 @@ class Maker(Loop):
         change = self._history.begin(TopicChange, self.name, topic=name, exists=exists)
         try:
             if exists:
-                admin.create_topic(name, 1)
+                admin.create_topic(name, 1, REPLICAS)
             else:
                 admin.delete_topic(name)
         except kafkalog.KafkalogError:
