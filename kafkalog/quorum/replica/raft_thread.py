@@ -198,7 +198,7 @@ class RaftThread:
 
     def _revive(self) -> None:
         try:
-            self._disk.discard()
+            self._disk.settle()
             self._begin(self._disk.view(), self._disk.stored())
         except Exception as problem:
             self._fall(problem)
