@@ -192,6 +192,24 @@ def test_requests_that_wait_are_bounded(tmp_path: Path) -> None:
         held.set()
 
 
+def test_requests_that_wait_for_the_controller_hold_up_none_of_raft(tmp_path: Path) -> None:
+    """Those may be what the controller waits for."""
+    with Replicas(tmp_path, [1], [1]) as quorum:
+        quorum.start(1)
+        quorum.active()
+        held, holds = threading.Event(), threading.Event()
+        quorum[1].listen(lambda _: (holds.set(), held.wait()))
+        wait_for(holds.is_set, "the controller's thread is busy")
+        large = replica.ASKED_BYTES_MAX
+        quorum[1].ask(apis.BROKER_HEARTBEAT, object(), 1, lambda _: None, size=large)
+        try:
+            with pytest.raises(errors.Timeout):
+                quorum[1].ask(apis.BROKER_HEARTBEAT, object(), 1, lambda _: None)
+            assert describe(quorum, 1).leader_id == 1
+        finally:
+            held.set()
+
+
 def test_a_stopped_replica_answers_that_it_is_not_the_controller(tmp_path: Path) -> None:
     with Replicas(tmp_path, [1], [1]) as quorum:
         quorum.start(1)
