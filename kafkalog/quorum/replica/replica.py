@@ -225,16 +225,18 @@ class MetadataReplica:
             if takes and (waiting := self._asked_bytes[of_raft]) >= ASKED_BYTES_MAX:
                 raise Timeout(f"node {self.identity.node}: requests of {waiting} bytes wait for "
                               "the quorum")  # fmt: skip
+            known = getattr(request, "cluster_id", None) in (None, self.identity.cluster_id)
             if takes:
                 self._asked_bytes[of_raft] += size
+            # With the lock held: none comes after the end, which answers all that came before.
+            if takes and not of_raft:
+                self._controller.put(ClientRequest(answered, api, request, version, context))
+            elif takes and known:
+                self._raft.put(Ask(api, request, version, listener, answered))
         if not takes:
             answer(None)
-        elif not of_raft:
-            self._controller.put(ClientRequest(answered, api, request, version, context))
-        elif getattr(request, "cluster_id", None) not in (None, self.identity.cluster_id):
+        elif of_raft and not known:
             answered(refusal(api, ErrorCode.INCONSISTENT_CLUSTER_ID))
-        else:
-            self._raft.put(Ask(api, request, version, listener, answered))
 
     # ---- between the threads ---------------------------------------------------------------------
 
