@@ -28,7 +28,7 @@ from kafkalog.metadata.changes import Replay
 from kafkalog.metadata.image import METADATA_VERSION, MetadataImage, empty_image
 from kafkalog.metadata.levels import LEVEL
 from kafkalog.quorum.replica import joining
-from kafkalog.quorum.replica.joining import Applied, Joint, Rules, values_at
+from kafkalog.quorum.replica.joining import Applied, Joint, values_at
 from kafkalog.quorum.sessions import Sessions
 from kafkalog.quorum.store import QuorumStore, SessionsDue, Snapshot
 from kafkalog.quorum.writing import Append, MetadataRecord
@@ -56,11 +56,10 @@ class Records(NamedTuple):
     """Framed, as in the log."""
 
 
-def first(applied: Applied) -> Sequence[MetadataRecord]:
-    """The records that a new cluster begins with."""
-    if METADATA_VERSION in applied.image.features:
-        return ()
-    return [("FeatureLevelRecord", {"name": METADATA_VERSION, "feature_level": LEVEL})]
+FIRST: Sequence[MetadataRecord] = [
+    ("FeatureLevelRecord", {"name": METADATA_VERSION, "feature_level": LEVEL})
+]
+"""The records that a new cluster begins with."""
 
 
 class ControllerNode(Node):
@@ -75,7 +74,7 @@ class ControllerNode(Node):
         """Read the disk and begin."""
         self.replay = Replay(empty_image(CLUSTER_ID, self.id))
         self._taken = 0
-        self._joint = Joint(Rules(self.id, first=first), Applied(0, self.replay.image))
+        self._joint = Joint(self.id, False, Applied(0, self.replay.image))
         self._controller = self._new_controller()
         self._tasks: deque[Any] = deque()
         super().start()
@@ -177,12 +176,12 @@ class ControllerNode(Node):
     def _new_controller(self) -> Controller:
         """One for each leadership: its topic ids are drawn, so no two may have one seed."""
         options = Options("PLAINTEXT", rebalances=False, seed=self.world.rng.getrandbits(32))
-        return Controller(options, lambda _, found: self._store(found))
+        return Controller(options, lambda _, found: self._store(found, options))
 
-    def _store(self, found: object) -> QuorumStore:
+    def _store(self, found: object, options: Options) -> QuorumStore:
         assert isinstance(found, Snapshot)
         sessions = Sessions(SESSION_MS, found.whole, int(self.now_ms))
-        return QuorumStore(found, sessions)
+        return QuorumStore(found, sessions, FIRST, lambda now_ms: now_ms, options)
 
     def _join(self, event: object) -> None:
         self._joint, effects = joining.step(self._joint, event)
