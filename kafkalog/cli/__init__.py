@@ -35,7 +35,7 @@ COMMANDS: dict[str, str] = {
     "acls": "show, add and remove permissions",
     "tokens": "show, create, renew and expire delegation tokens",
     "cluster": "administer a cluster: nodes, replicas, leaders; try one here",
-    "quorum": "show the quorum of a cluster's controllers; add and remove voters",
+    "quorum": "show the quorum of controllers; add and remove voters",
     "storage": "format the directories of a KRaft cluster's node; new ids",
     "features": "show and change the levels of a cluster's features",
     "offsets": "show where partitions begin and end, or the offset at a time",

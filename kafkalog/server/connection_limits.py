@@ -4,6 +4,7 @@ listener and of an address."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kafkalog.config.quota import UNLIMITED
@@ -14,9 +15,10 @@ from kafkalog.server.network.buckets import IpLimit
 if TYPE_CHECKING:
     from kafkalog.config.server import ServerConfig
     from kafkalog.metadata.image import MetadataImage
+    from kafkalog.server.network.reactor import Reactor
     from kafkalog.server.node import Node
 
-__all__ = ["apply_connection_limits", "ip_limits"]
+__all__ = ["apply_connection_limits", "apply_limits", "ip_limits"]
 
 _logger = logging.getLogger(__name__)
 
@@ -49,11 +51,19 @@ def _address(name: str) -> bytes | None:
 
 
 def apply_connection_limits(node: Node, config: ServerConfig) -> None:
-    """Apply the limits as they are now; open connections stay."""
-    node.reactor.set_limits(config)
-    rate, of_ips = ip_limits(config, node.image)
-    arrivals = node.reactor.buckets
+    """Apply the limits of a broker as they are now; open connections stay."""
+    names = [place.name for place in node.advertised]
+    apply_limits(node.reactor, config, node.image, names)
+
+
+def apply_limits(
+    reactor: Reactor, config: ServerConfig, image: MetadataImage, listeners: Iterable[str]
+) -> None:
+    """Apply these limits; `listeners`: their names, by number."""
+    reactor.set_limits(config)
+    rate, of_ips = ip_limits(config, image)
+    arrivals = reactor.buckets
     arrivals.set_arrivals(config.max_connection_creation_rate, rate, of_ips)
-    for number, place in enumerate(node.advertised):
-        most, new = config.listener_limits(place.name)
+    for number, name in enumerate(listeners):
+        most, new = config.listener_limits(name)
         arrivals.set_listener_limits(number, most, new)

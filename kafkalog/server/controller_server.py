@@ -15,13 +15,16 @@ from kafkalog.config.server import ServerConfig
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.secret import secret_of
 from kafkalog.errors import KafkalogError, Timeout
+from kafkalog.metadata.image import BROKER
 from kafkalog.server.admission import Admission, authorizer_of
 from kafkalog.server.authentication import Authentication, Mechanisms
+from kafkalog.server.connection_limits import apply_limits
 from kafkalog.server.controllers.active import ActiveController
 from kafkalog.server.controllers.node import ControllerNode, ReplicaMetadata
 from kafkalog.server.controllers.registration import OwnRegistration
 from kafkalog.server.controllers.routes import CONTROLLERS_ROUTES
 from kafkalog.server.dispatch import Dispatch
+from kafkalog.server.dynamic import apply_each, in_effect
 from kafkalog.server.handlers.api_versions import rows_of
 from kafkalog.server.listener_keys import ListenerKeys
 from kafkalog.server.mechanisms import mechanisms_of
@@ -33,7 +36,7 @@ from kafkalog.server.threads.workers import Workers
 from kafkalog.wire import apis
 
 if TYPE_CHECKING:
-    from kafkalog.metadata.image import MetadataImage
+    from kafkalog.metadata.image import Change, MetadataImage
     from kafkalog.replication.membership import ControllerConnection, QuorumReplica
 
 __all__ = ["ControllerServer", "Quorum"]
@@ -144,13 +147,29 @@ class ControllerServer:
             if one.protocol.authenticates
         }  # fmt: skip
 
+    def _obey(self, image: MetadataImage) -> None:
+        """Apply the settings that can change while it runs."""
+        config, names = in_effect(self._config, image), [one.name for one in self.advertised]
+        apply_each(
+            lambda: self._workers.resize(config.num_io_threads),
+            lambda: self._reactor.set_threads(config.num_network_threads),
+            lambda: apply_limits(self._reactor, config, image, names),
+            lambda: self._keys.apply(config),
+        )
+
+    def _changed(self, change: Change) -> None:
+        settings = any(kind == BROKER for kind, _ in change.resources)
+        if settings or change.old.quotas is not change.new.quotas:
+            self._obey(change.new)
+
     def start(self) -> None:
         """Serve, and take part in the quorum."""
         self._reactor.start()
         self._owned(self._reactor, self._end_requests)
         self._keys.start(self._reactor, self._manager.clock)
         self._admission.start(self._name)
-        self._workers.resize(self._config.num_io_threads)
+        self.replica.listen(self._changed)
+        self._obey(self.replica.image)
         self.replica.start()
         self._undo.append(self.replica.stop)  # while the answers of others still arrive
         self._registration.start()

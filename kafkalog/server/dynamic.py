@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafkalog.server.node import Node
     from kafkalog.server.threads.workers import Workers
 
-__all__ = ["follow_settings", "in_effect"]
+__all__ = ["apply_each", "follow_settings", "in_effect"]
 
 _logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def follow_settings(node: "Node", workers: "Workers", keys: "ListenerKeys") -> N
 
     def obey(image: "MetadataImage") -> None:
         config = in_effect(node.config, image)
-        each: tuple[Callable[[], None], ...] = (
+        apply_each(
             lambda: node.manager.reconfigure(config),
             lambda: workers.resize(config.num_io_threads),
             lambda: _lend(node, config.num_io_threads > COORDINATORS),
@@ -57,11 +57,6 @@ def follow_settings(node: "Node", workers: "Workers", keys: "ListenerKeys") -> N
             lambda: keys.apply(config),
             lambda: node.partitions.apply_settings(config),
         )
-        for obeys in each:
-            try:
-                obeys()
-            except Exception:  # the others still apply
-                _logger.exception("a setting of the broker is not applied")
 
     def changed(change: "Change") -> None:
         if any(kind == BROKER for kind, _ in change.resources):
@@ -71,6 +66,15 @@ def follow_settings(node: "Node", workers: "Workers", keys: "ListenerKeys") -> N
 
     node.metadata.listen(changed)
     obey(node.image)
+
+
+def apply_each(*each: Callable[[], None]) -> None:
+    """Apply settings; one that fails is logged, and the others still apply."""
+    for apply in each:
+        try:
+            apply()
+        except Exception:
+            _logger.exception("a setting of the broker is not applied")
 
 
 def _lend(node: "Node", enough: bool) -> None:

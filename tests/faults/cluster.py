@@ -1,4 +1,4 @@
-"""A cluster on separate hosts: a ZooKeeper, our nodes, and what can be done to them."""
+"""A cluster on separate hosts: its control plane, our nodes, and what can be done to them."""
 
 from __future__ import annotations
 
@@ -11,25 +11,21 @@ from typing import Any
 
 import kafkalog
 from kafkalog.wire import apis
-from kafkalog.zookeeper import tree
 from tests.damage.powercut import disks
 from tests.damage.powercut.disks import Disk
 from tests.faults.clocks import library
-from tests.faults.members import CLIENT_PORT, KafkaNode, Member, Node, ZooKeeperServer
+from tests.faults.members import KafkaNode, Member, Node
 from tests.faults.network import Host, Network
+from tests.faults.planes import OnZooKeeper, Own, Plane
 from tests.support.copies import batches_in
 from tests.support.raw import Raw
 from tests.support.waiting import wait_for
-from tests.support.zookeeper import ends
 
 PATIENCE_S = 300.0
 """For events that take seconds on an idle machine."""
-CHROOT = "/kafka"
 SETTINGS: dict[str, object] = {
     "default.replication.factor": 3,
     "min.insync.replicas": 2,
-    "zookeeper.session.timeout.ms": 4_000,
-    "zookeeper.connection.timeout.ms": 60_000,
     "replica.lag.time.max.ms": 3_000,
     "replica.fetch.wait.max.ms": 100,
     "replica.fetch.backoff.ms": 100,
@@ -60,29 +56,33 @@ class Cluster:
     """A context manager; inside it every node is running."""
 
     def __init__(
-        self, home: Path, network: Network, *, zookeepers: int = 1, nodes: int = 3,
-        with_kafka: bool = False, kafka_keeps: bool = False, disks: bool = False,
-        clocks: bool = False, settings: Mapping[str, object] | None = None,
+        self, home: Path, network: Network, *, zookeepers: int = 1,
+        controllers: int | None = None, nodes: int = 3, with_kafka: bool = False,
+        kafka_keeps: bool = False, disks: bool = False, clocks: bool = False,
+        settings: Mapping[str, object] | None = None,
     ) -> None:  # fmt: skip
-        """`kafka_keeps`: Kafka's node, if there is one, also has replicas; otherwise it may only be
-        the controller.  `disks`: each node has its own file system, whose power can be cut.
-        `clocks`: each node has its own wall clock."""
+        """`controllers`: so many hosts of a quorum instead of ZooKeeper's; 0: the nodes are their
+        own controllers.  `kafka_keeps`: Kafka's node, if there is one, also has replicas; otherwise
+        it may only be the controller.  `disks`: each node has its own file system, whose power can
+        be cut.  `clocks`: each node has its own wall clock."""
         self.home = home
         self.network = network
         self._deaf: dict[str, set[str]] = defaultdict(set)  # by host: addresses
-        self.zookeepers = self._zookeepers(zookeepers)
-        servers = ",".join(f"{z.host.address}:{CLIENT_PORT}" for z in self.zookeepers)
-        self.zookeeper = servers + CHROOT
+        hosts = {n: network.host(f"n{n}") for n in range(1, nodes + 1)}
+        self.plane: Plane = (
+            OnZooKeeper(home, network, zookeepers) if controllers is None
+            else Own(home, network, controllers, hosts)
+        )  # fmt: skip
         clock = library(home) if clocks else None
         self.nodes = {
-            n: Node(network.host(f"n{n}"), home / f"n{n}", n, self.zookeeper,
-                    home / f"disk{n}" / "mounted" / "data", {**SETTINGS, **(settings or {})}, clock)
-            for n in range(1, nodes + 1)
+            n: Node(host, home / host.name, n, home / f"disk{n}" / "mounted" / "data",
+                    {**SETTINGS, **self.plane.settings(host), **(settings or {})}, clock)
+            for n, host in hosts.items()
         }  # fmt: skip
         self.has_disks, self.has_clocks = disks, clocks
         self.kafka = (
-            KafkaNode(network.host("k"), home / "k", 9, self.zookeeper, SETTINGS)
-            if with_kafka else None
+            KafkaNode(network.host("k"), home / "k", 9, SETTINGS,
+                      self.plane.settings(network.hosts["k"])) if with_kafka else None
         )  # fmt: skip
         self.brokers: dict[int, Node | KafkaNode] = dict(self.nodes)
         if self.kafka is not None:
@@ -92,12 +92,10 @@ class Cluster:
         self.copies: dict[tuple[str, int], list[int]] = {}
         """The nodes of each partition, when the cluster was last whole."""
 
-    def _zookeepers(self, count: int) -> list[ZooKeeperServer]:
-        hosts = [self.network.host(f"z{n}") for n in range(1, count + 1)]
-        return [
-            ZooKeeperServer(host, self.home / host.name, n, hosts)
-            for n, host in enumerate(hosts, 1)
-        ]
+    @property
+    def members(self) -> Sequence[Member]:
+        """All programs, the control plane's own ones first."""
+        return [*self.plane.members, *self.brokers.values()]
 
     @property
     def bootstrap(self) -> str:
@@ -112,10 +110,7 @@ class Cluster:
                     node.disk.mount()
                 else:
                     node.data.parent.mkdir(parents=True)
-            for one in self.zookeepers:
-                one.begin(wait=False)
-            for one in self.zookeepers:
-                wait_for(one._answers, f"{one.host.name} serves", PATIENCE_S, 0.1)
+            self.plane.begin(self.nodes.values())
             if self.kafka is not None:
                 self.kafka.begin()
             for node in self.nodes.values():
@@ -128,7 +123,7 @@ class Cluster:
 
     def __exit__(self, *_: object) -> None:
         self._mend()
-        for one in [*self.brokers.values(), *self.zookeepers]:
+        for one in reversed(self.members):
             if one.lives:
                 one.kill()
         for node in self.nodes.values():
@@ -167,12 +162,8 @@ class Cluster:
         return -1
 
     def controller(self) -> int:
-        """According to the first node that answers; -1: none is known."""
-        for node, member in self.nodes.items():
-            if member.lives and not member.paused:
-                with contextlib.suppress(OSError):
-                    return int(self.metadata(node).controller_id)
-        return -1
+        """According to the first that answers; -1: none is known."""
+        return self.plane.active(self.nodes.values())
 
     def places(self, partition: int, anywhere: bool = False) -> list[int]:
         """The nodes of a partition, the preferred leader first; `anywhere`: of all keepers,
@@ -263,23 +254,18 @@ class Cluster:
             for a in groups for b in groups if a is not b for one in a for other in b
         )  # fmt: skip
 
-    def expire(self, node: int) -> None:
-        """End the session that the node has with ZooKeeper, without its doing."""
-        ends(self.zookeeper, tree.broker_path(node), PATIENCE_S)
-
     def heal(self) -> None:
         """Heal the network, disks and clocks, resume paused nodes and restart dead ones."""
         self._deaf.clear()
         self.network.heal()
         self._mend()
-        members: Sequence[Member] = [*self.zookeepers, *self.brokers.values()]
-        for one in members:
+        for one in self.members:
             if one.paused:
                 one.resume()
-        for one in members:
+        for one in self.members:
             if not one.lives:
                 if one is self.kafka:  # which ends where its last life is still registered
-                    self.expire(self.kafka.number)
+                    self.plane.expire(self.kafka.number)
                 one.begin(wait=False)
 
     def _mend(self) -> None:
@@ -317,12 +303,14 @@ class Cluster:
                 lambda: {one.state for one in admin.list_groups()} <= {"Empty", "Dead"},
                 "no group has a member", PATIENCE_S, 0.2,
             )  # fmt: skip
+        self.plane.settle(self.nodes.values())
         for node in self.brokers.values():
             node.stop()
+        self.plane.end()
 
     def keep(self, folder: Path) -> None:
         """Write each member's output to files for people."""
-        for one in [*self.zookeepers, *self.brokers.values()]:
+        for one in self.members:
             (folder / f"{one.host.name}.output").write_text(one.output())
 
     def copies_differ(self) -> list[str]:
@@ -334,4 +322,4 @@ class Cluster:
             if any(one != copies[0] for one in copies[1:]):
                 lengths = [len(one) for one in copies]
                 found.append(f"{name}: batches {lengths}")
-        return found
+        return [*found, *self.plane.differs(self.nodes.values())]

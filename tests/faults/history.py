@@ -103,6 +103,14 @@ class Committed(Op):
     offset: int = -1
 
 
+@dataclass(kw_only=True)
+class TopicChange(Op):
+    """Creates a topic, or deletes it; `exists`: if there is one when it is done."""
+
+    topic: str
+    exists: bool
+
+
 class Anomaly(NamedTuple):
     """Something that must not happen."""
 

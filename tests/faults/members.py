@@ -1,4 +1,4 @@
-"""The programs on the hosts: servers of a ZooKeeper, and nodes."""
+"""The programs on the hosts: servers of a ZooKeeper, controllers, and nodes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kafkalog.cli.cluster.zookeeper import serves
+from kafkalog.clock import SystemClock
+from kafkalog.kraft.format import Format, format_directory
 from tests.damage.powercut.disks import LOG_LOST, Disk
 from tests.faults.clocks import Clock
 from tests.faults.network import Host
 from tests.support import apache, zookeeper
 from tests.support.stopped import stand_still
 
-CLIENT_PORT, PEER_PORT, ELECTION_PORT, PORT = 2181, 2888, 3888, 9092
+CLIENT_PORT, PEER_PORT, ELECTION_PORT = 2181, 2888, 3888
+PORT, CONTROLLER_PORT = 9092, 9093
 ENSEMBLE = """
 initLimit=50
 syncLimit=10
@@ -80,28 +83,52 @@ class ZooKeeperServer(Member):
         return serves(self.host.address, CLIENT_PORT)
 
 
-class Node(Member):
-    """One of our nodes, `kafkalog serve`."""
+class Serving(Member):
+    """`kafkalog serve`: a broker, a controller, or both."""
 
     def __init__(
-        self, host: Host, folder: Path, number: int, zookeepers: str, data: Path,
-        settings: Mapping[str, object], clock: Path | None = None,
+        self, host: Host, folder: Path, number: int, data: Path, settings: Mapping[str, object],
+        clock: Path | None = None,
     ) -> None:  # fmt: skip
         """`clock`: the library that gives it its own wall clock."""
         super().__init__(host, folder)
         self.clock = Clock(folder, clock) if clock is not None else None
         self.number = number
         self.data = data
+        self._properties = folder / "server.properties"
+        every = {"node.id": number, "log.dirs": data, **settings}
+        self._properties.write_text("".join(f"{k}={v}\n" for k, v in every.items()))
+        self._command = [
+            *(self.clock.within if self.clock is not None else ()),
+            *(sys.executable, "-m", "kafkalog", "serve", "--config", str(self._properties)),
+        ]
+
+    def format(self, cluster_id: str) -> None:
+        """Give its directory the identity of a node of a quorum."""
+        format_directory(str(self.data), Format(cluster_id, self.number), SystemClock())
+
+    def begin(self, wait: bool = True) -> None:
+        self.start(self._command, Path(os.getcwd()), lambda: not wait or self._answers())
+
+    def _answers(self) -> bool:
+        return True
+
+
+class Controller(Serving):
+    """One of our controllers, a voter of the quorum."""
+
+
+class Node(Serving):
+    """One of our brokers, which may also be a controller."""
+
+    def __init__(
+        self, host: Host, folder: Path, number: int, data: Path, settings: Mapping[str, object],
+        clock: Path | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(host, folder, number, data, settings, clock)
         self.disk: Disk | None = None
         """The disk of `data`, if it is the node's own."""
         self.address = f"{host.address}:{PORT}"
-        sets = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-        self._command = [
-            *(self.clock.within if self.clock is not None else ()),
-            *(sys.executable, "-m", "kafkalog", "serve", "--dir", str(data)),
-            *("--listen", self.address, "--zookeeper", zookeepers, "--node-id", str(number)),
-            *sets,
-        ]
 
     def cut_power(self) -> None:
         """Kill it, and let nothing reach its disk from now on; unsynced data is lost."""
@@ -125,28 +152,27 @@ class Node(Member):
             while file.write(bytes(4096)):
                 pass
 
-    def begin(self, wait: bool = True) -> None:
-        """`wait`: until it knows itself as a member of the cluster."""
-
-        def answers() -> bool:
-            return not wait or apache.answers(self.address)
-
-        self.start(self._command, Path(os.getcwd()), answers)
+    def _answers(self) -> bool:
+        """True if it knows itself as a member of the cluster."""
+        return apache.answers(self.address)
 
 
 class KafkaNode(Member):
     """A node of Apache Kafka 3.9, which may be the controller, lead and follow."""
 
     def __init__(
-        self, host: Host, folder: Path, number: int, zookeepers: str, settings: Mapping[str, object]
-    ) -> None:
+        self, host: Host, folder: Path, number: int, settings: Mapping[str, object],
+        places: Mapping[str, object],
+    ) -> None:  # fmt: skip
+        """`places`: more settings, with ZooKeeper's addresses."""
         super().__init__(host, folder)
         self.number = number
         self.data = folder / "data"
         self.address = f"{host.address}:{PORT}"
         text = zookeeper.BROKER.replace("127.0.0.1", host.address)
-        text = text.format(node=number, zookeeper=zookeepers, port=PORT, data=self.data)
-        lines = [f"{name}={value}" for name, value in settings.items()]
+        where = places["zookeeper.connect"]
+        text = text.format(node=number, zookeeper=where, port=PORT, data=self.data)
+        lines = [f"{k}={v}" for k, v in {**settings, **places}.items() if k != "listeners"]
         (folder / "server.properties").write_text("\n".join([text, *lines, ""]))
         self._command = apache.java(
             "kafka.Kafka", str(folder / "server.properties"), heap="384m",

@@ -13,7 +13,7 @@ import kafkalog
 from tests.damage.powercut import disks
 from tests.faults import network
 from tests.faults.cluster import Cluster
-from tests.faults.members import KafkaNode, Node
+from tests.faults.members import Controller, KafkaNode, Member, Node
 from tests.faults.network import Host
 
 Deed = Callable[[Cluster, random.Random], str]
@@ -50,14 +50,22 @@ def _any(cluster: Cluster, rng: random.Random) -> Node | KafkaNode:
     return _one(cluster, rng)[0]
 
 
-def _zookeepers(cluster: Cluster) -> list[Host]:
-    return [one.host for one in cluster.zookeepers]
+def _plane(cluster: Cluster) -> list[Host]:
+    """ZooKeeper's hosts, or those of controllers alone."""
+    return [one.host for one in cluster.plane.members]
 
 
 def _elders(cluster: Cluster) -> list[Host]:
     """Hosts that are neither our nodes nor clients."""
     kafka = [cluster.kafka.host] if cluster.kafka else []
-    return [*_zookeepers(cluster), *kafka]
+    return [*_plane(cluster), *kafka]
+
+
+def _leading(cluster: Cluster) -> Member | None:
+    """The active controller, with a host of its own or a node."""
+    number = cluster.controller()
+    voters = {one.number: one for one in cluster.plane.members if isinstance(one, Controller)}
+    return voters.get(number) or cluster.brokers.get(number)
 
 
 # ---- processes ---------------------------------------------------------------------------------
@@ -76,11 +84,19 @@ def kill_all(cluster: Cluster, rng: random.Random) -> str:
 
 
 def kill_controller(cluster: Cluster, rng: random.Random) -> str:
-    number = cluster.controller()
-    if number not in cluster.brokers:
-        return "there is no controller: no node was killed"
-    cluster.brokers[number].kill()
-    return f"kill -9 of {number}, the controller"
+    leader = _leading(cluster)
+    if leader is None:
+        return "there is no controller: nothing was killed"
+    leader.kill()
+    return f"kill -9 of {leader.host.name}, the controller"
+
+
+def pause_controller(cluster: Cluster, rng: random.Random) -> str:
+    leader = _leading(cluster)
+    if leader is None:
+        return "there is no controller: nothing is paused"
+    leader.pause()
+    return f"{leader.host.name}, the controller, is paused"
 
 
 def pause(cluster: Cluster, rng: random.Random) -> str:
@@ -104,8 +120,11 @@ def rolling_restart(cluster: Cluster, rng: random.Random) -> str:
     return "all nodes stopped in order and restarted, one after the other"
 
 
-def kill_zookeeper(cluster: Cluster, rng: random.Random) -> str:
-    one = rng.choice(cluster.zookeepers)
+def kill_plane(cluster: Cluster, rng: random.Random) -> str:
+    """One of the hosts of ZooKeeper, or of the controllers."""
+    if not cluster.plane.members:
+        return kill_controller(cluster, rng)
+    one = rng.choice(cluster.plane.members)
     one.kill()
     return f"kill -9 of {one.host.name}"
 
@@ -115,7 +134,7 @@ def expire_session(cluster: Cluster, rng: random.Random) -> str:
     number, leader = _any(cluster, rng).number, cluster.controller()
     if leader in cluster.brokers and rng.random() < 0.5:
         number = leader
-    cluster.expire(number)
+    cluster.plane.expire(number)
     return f"the session of {number} ended"
 
 
@@ -182,14 +201,34 @@ def isolate(cluster: Cluster, rng: random.Random) -> str:
 def cut_from_nodes(cluster: Cluster, rng: random.Random) -> str:
     node, others = _one(cluster, rng)
     cluster.divide([node.host], _hosts(others))
-    return f"{node.number} reaches ZooKeeper, and no other node"
+    return f"{node.number} reaches no other node"
 
 
-def cut_from_zookeeper(cluster: Cluster, rng: random.Random) -> str:
-    """Longer than its session timeout: the session ends."""
+def cut_from_plane(cluster: Cluster, rng: random.Random) -> str:
+    """Longer than its session timeout: the session ends.  Of nodes that are their own controllers,
+    one is cut from the active one, and still reached by the others."""
     node, _ = _one(cluster, rng)
-    cluster.divide([node.host], _zookeepers(cluster))
-    return f"{node.number} reaches all but ZooKeeper"
+    plane = _plane(cluster)
+    if not plane and (leader := _leading(cluster)) is not None:
+        plane = [leader.host]
+        node = rng.choice([one for one in cluster.nodes.values() if one is not leader])
+    cluster.divide([node.host], plane)
+    return f"{node.number} reaches all but {[host.name for host in plane]}"
+
+
+def isolate_controller(cluster: Cluster, rng: random.Random) -> str:
+    """Clients still reach it.  Half the time it only hears nothing, or is not heard."""
+    leader = _leading(cluster)
+    if leader is None:
+        return "there is no controller: nothing is cut off"
+    others = [*_hosts([*cluster.nodes.values()]), *_elders(cluster)]
+    others = [host for host in others if host is not leader.host]
+    way = rng.choice(["is alone", "is alone", "hears none", "is heard by none"])
+    if way != "is heard by none":
+        cluster.deafen((leader.host, other) for other in others)
+    if way != "hears none":
+        cluster.deafen((other, leader.host) for other in others)
+    return f"{leader.host.name}, the controller, {way}"
 
 
 def one_way(cluster: Cluster, rng: random.Random) -> str:
@@ -307,17 +346,21 @@ def elect(cluster: Cluster, rng: random.Random) -> str:
 
 PROCESSES = [
     Nemesis(kill, 3), Nemesis(kill_all, 1), Nemesis(pause, 7), Nemesis(pause_two, 6),
-    Nemesis(rolling_restart, 1), Nemesis(kill_controller, 5), Nemesis(kill_zookeeper, 5),
-    Nemesis(expire_session, 2), Nemesis(set_clock, 5),
+    Nemesis(rolling_restart, 1), Nemesis(kill_controller, 5), Nemesis(kill_plane, 5),
+    Nemesis(pause_controller, 7), Nemesis(set_clock, 5),
 ]  # fmt: skip
 DISKS = [
     Nemesis(cut_power, 3), Nemesis(cut_all_power, 1), Nemesis(fill_disk, 6),
     Nemesis(slow_disk, 8),
 ]  # fmt: skip
 NETWORK = [
-    Nemesis(isolate, 8), Nemesis(cut_from_nodes, 8), Nemesis(cut_from_zookeeper, 9),
+    Nemesis(isolate, 8), Nemesis(cut_from_nodes, 8), Nemesis(cut_from_plane, 9),
     Nemesis(one_way, 8), Nemesis(bridge, 8), Nemesis(some_links, 8), Nemesis(loss, 6),
     Nemesis(slow, 6), Nemesis(delay, 6), Nemesis(reset, 6), Nemesis(swizzle, 1),
+    Nemesis(isolate_controller, 8),
 ]  # fmt: skip
 OPERATOR = [Nemesis(elect, 2), Nemesis(move, 4), Nemesis(move_back, 4)]
-ALL = [*PROCESSES, *DISKS, *NETWORK, *OPERATOR]
+OF_QUORUMS = [*PROCESSES, *DISKS, *NETWORK, *OPERATOR]
+"""Those of clusters under controllers of their own."""
+ALL = [*OF_QUORUMS, Nemesis(expire_session, 2)]
+"""Those of clusters on ZooKeeper."""

@@ -17,6 +17,7 @@ from tests.faults.workloads.bank import Bank
 from tests.faults.workloads.groups import Groups
 from tests.faults.workloads.lists import Lists
 from tests.faults.workloads.queue import TOPIC, Queue
+from tests.faults.workloads.topics import Topics
 from tests.support.waiting import wait_for
 
 SHOWN = 12
@@ -48,8 +49,10 @@ class Run:
         self.groups = Groups(cluster.bootstrap, TOPIC, Queue.topics[TOPIC])
         self.bank = Bank(cluster.bootstrap, 0.03 * max(1, pace))
         self.lists = Lists(cluster.bootstrap, rng, 0.05 * max(1, pace))
+        self.topics = Topics(cluster.bootstrap, max(1, pace))
         self._all: dict[str, Workload] = {
             "queue": self.queue, "groups": self.groups, "bank": self.bank, "lists": self.lists,
+            "topics": self.topics,
         }  # fmt: skip
         self.log: list[str] = []
         self._begun = time.monotonic()
@@ -82,7 +85,7 @@ class Run:
         self.note("whole")
         self.queue.settle()
         self.groups.records = {p: [o for o, _ in rows] for p, rows in self.queue.records.items()}
-        for one in (self.groups, self.bank, self.lists):
+        for one in (self.groups, self.bank, self.lists, self.topics):
             one.settle()
         self.note("settled")
 
@@ -129,6 +132,7 @@ class Run:
         return {
             "queue": self.queue.history, "groups": self.groups.history,
             "orders": self.bank.orders, "ledger": self.bank.ledger, "lists": self.lists.history,
+            "topics": self.topics.history,
         }  # fmt: skip
 
     def keep(self, folder: Path) -> None:

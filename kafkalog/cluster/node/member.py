@@ -104,8 +104,7 @@ class Member:
         self.listener = listener
         """The listener by which brokers reach each other."""
         self._control_listener = control_listener or listener
-        self._securities = securities
-        self._config = config
+        self._securities, self._config = securities, config
         self._not_obeyed: set[settings.Problem] = set()  # settings with a logged warning
         self.timeouts = timeouts
         self.patience_s = max(timeouts.connection_ms, 2 * timeouts.session_ms) / 1000

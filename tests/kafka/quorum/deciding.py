@@ -113,7 +113,7 @@ class Theirs:
     def written(self) -> Sequence[Entry]:
         data = b"".join(path.read_bytes() for path in sorted(self._folder.glob("*.log")))
         found: list[Entry] = []
-        replay = Replay(empty_image(self.cluster, 1))
+        replay, end = Replay(empty_image(self.cluster, 1)), -1
         for raw in records_in(data):
             if raw.control is None:
                 entry = decode(raw.value)
@@ -121,8 +121,8 @@ class Theirs:
                 replay.feed(entry)
                 if entry.name != "RegisterControllerRecord":  # its own, once it has started
                     found.append(entry)
-            self.end = raw.offset
-        self.image = replay.settle(self.end, 1, 0)
+            end = raw.offset
+        self.end, self.image = end, replay.settle(end, 1, 0)
         return found
 
 
@@ -344,11 +344,14 @@ def taken(side: Side, step: Step) -> tuple[Any, list[Any]]:
     chooses."""
     before = len(side.written())
     names = dict(side.image.names)
+    fenced = {number for number, one in side.image.brokers.items() if one.fenced}
     answer = side.ask(step.api, step.fields(side))
     found = list(side.written())[before:]
     names |= side.image.names
-    if step.api is BROKER_REGISTRATION:  # Kafka fences fenced brokers again when their sessions end
-        found = [one for one in found if one.name != "BrokerRegistrationChangeRecord"]
+    # Kafka fences fenced brokers again when their sessions end.
+    found = [one for one in found if not (one.name == "BrokerRegistrationChangeRecord"
+                                          and one.fields.fenced > 0
+                                          and one.fields.broker_id in fenced)]  # fmt: skip
     return _plain(answer, names), _ordered([_shown(one, names) for one in found])
 
 

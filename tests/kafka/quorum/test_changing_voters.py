@@ -1,4 +1,4 @@
-"""Voters of Apache Kafka's quorum come and go by `kafkalog quorum`, which prints what
+"""Voters of a quorum, Apache Kafka's and ours, come and go by `kafkalog quorum`, which prints what
 kafka-metadata-quorum prints."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pytest
 
 import kafkalog
 from kafkalog.cli import main
-from tests.kafka.quorum.nodes import CONTROLLER, KAFKA, Node, Quorum, until
+from tests.kafka.quorum.nodes import CONTROLLER, KAFKA, OURS, Node, Quorum, until
 from tests.support import apache
 
 pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(600)]
@@ -21,11 +21,18 @@ NUMBERS = re.compile(r"(?<![-\w.:])-?\d+(?![-\w.:])")
 Told = Callable[..., str]
 
 
+@pytest.fixture(scope="module", params=[KAFKA, OURS], ids=["theirs", "ours"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """The kind of the voters."""
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def quorum(memory: Path) -> Iterator[Quorum]:
-    """One voter, whose directory Kafka has formatted, and a broker of Kafka's."""
+def quorum(memory: Path, kind: str) -> Iterator[Quorum]:
+    """One voter, and a broker of Kafka's."""
     try:
-        with Quorum(memory / "voters", [BROKER], dynamic=True) as running:
+        home, kinds = memory / f"voters-{kind}", {CONTROLLER: kind}
+        with Quorum(home, [BROKER], dynamic=True, kinds=kinds) as running:
             running.nodes[BROKER].begin(KAFKA)
             running.all_known()
             yield running
@@ -34,15 +41,15 @@ def quorum(memory: Path) -> Iterator[Quorum]:
 
 
 @pytest.fixture(scope="module")
-def second(quorum: Quorum, memory: Path) -> Iterator[Node]:
-    """A further controller of Kafka's, on a directory that we have formatted."""
-    home = memory / "second"
+def second(quorum: Quorum, memory: Path, kind: str) -> Iterator[Node]:
+    """A further controller, on a directory that we have formatted."""
+    home = memory / f"second-{kind}"
     home.mkdir()
     ports = {CONTROLLER: quorum.controller.port, SECOND: apache.free_port()}
     made = Node(home, SECOND, ports, quorum.cluster, "", True)
     words = ["-t", quorum.cluster, "-c", str(made._properties), "--no-initial-controllers"]
     assert main(["storage", "format", *words]) == 0
-    made.begin(KAFKA)
+    made.begin(kind)
     yield made
     if made.lives:
         made.kill()
@@ -75,8 +82,8 @@ def test_both_tools_print_the_same(quorum: Quorum, told: Told, option: str, what
 
 
 def test_a_voter_is_added_and_removed(quorum: Quorum, second: Node, told: Told) -> None:
-    """A controller of Kafka's that we formatted catches up as an observer, becomes a voter, and is
-    one no longer; through a controller, then through a broker."""
+    """A controller that we formatted catches up as an observer, becomes a voter, and is one no
+    longer; through a controller, then through a broker."""
     here = ("--bootstrap-controller", quorum.controller.address)
     with kafkalog.Admin(quorum.controller.address, controllers=True) as admin:
         assert [one.node for one in admin.describe_cluster().nodes] == [CONTROLLER]

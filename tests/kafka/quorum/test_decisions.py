@@ -103,7 +103,6 @@ STEPS: list[Step] = [
     # controlled shutdown
     create("c", [2, 3], [3, 2]),
     beat(2, want_shut_down=True),
-    beat(2, want_shut_down=True),
     beat(3),
     beat(4),
     beat(5),

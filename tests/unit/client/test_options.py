@@ -40,6 +40,7 @@ def test_our_names_are_arguments_and_all_that_have_a_word_there_are_told(kind: s
     ours = names(kind, 0)
     assert set(ours) <= parameters
     own = {"where", "topics", "pattern", "interceptors", "on_delivery", "config", "clock"}
+    own |= {"controllers"}
     assert parameters - set(ours) <= own
 
 

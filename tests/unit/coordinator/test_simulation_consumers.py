@@ -115,12 +115,12 @@ def stops_after_a_failure(patch: pytest.MonkeyPatch) -> None:
 
 
 CANARIES = [
-    answers_before_the_journal,
+    pytest.param(answers_before_the_journal, marks=pytest.mark.long),
     takes_failures_for_success,
     waits_for_nobody,
     believes_every_heartbeat,
-    keeps_the_dead,
-    forgets_sessions,
+    pytest.param(keeps_the_dead, marks=pytest.mark.long),
+    pytest.param(forgets_sessions, marks=pytest.mark.long),
     undoes_nothing,
     writes_no_epochs,
     loads_no_revocations,

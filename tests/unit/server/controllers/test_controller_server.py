@@ -34,7 +34,8 @@ OF_KAFKA = {
     62: (0, 4), 63: (0, 2), 64: (0, 0), 67: (0, 0), 70: (0, 0), 73: (0, 0), 80: (0, 1), 81: (0, 0),
     82: (0, 0), 94: (0, 0),
 }  # fmt: skip
-"""The APIs of a controller of Apache Kafka 4.4.0; tests/kafka/quorum/test_own.py compares."""
+"""The versions that a controller of Apache Kafka 4.4.0 announces (tests/kafka/quorum/test_own.py
+asks one)."""
 ANONYMOUS = {"type": "User", "name": "ANONYMOUS", "token_authenticated": False}
 HERE = ipaddress.ip_address("127.0.0.1").packed
 CONTROLLERS = 2
@@ -230,6 +231,26 @@ def test_a_registration_is_due_until_the_metadata_have_it(running: Controller) -
     assert not is_due(old, 2, known)
 
 
+def test_a_limit_of_connections_takes_effect_while_it_runs(tmp_path: Path) -> None:
+    """As a setting of all brokers, which its own is, too."""
+    with Controller(str(formatted(tmp_path / "1")), controller()) as made:
+        replica = made.server.replica
+        wait_for(lambda: replica.is_active and replica.image.controllers, "it is registered")
+        with Raw(made.bootstrap_controllers) as raw:
+            assert raw.alter(4, "", max_connections_per_ip="1").error_code == 0
+            wait_for(lambda: replica.image.config(4, ""), "the setting is known")
+
+            def refused() -> bool:
+                try:
+                    with Raw(made.bootstrap_controllers) as other:
+                        other.call(apis.DESCRIBE_CLUSTER, 1, endpoint_type=CONTROLLERS)
+                except ConnectionError:
+                    return True
+                return False
+
+            wait_for(refused, "a second connection is refused")
+
+
 # ---- starts ----------------------------------------------------------------------------------
 
 
@@ -263,7 +284,11 @@ def test_a_node_is_broker_and_controller(tmp_path: Path) -> None:
         wait_for(lambda: raw.produce("orders", b"one").error_code == 0, "it leads")
         broker.abandon()
     with Broker(path, config=settings) as broker, Raw(broker.bootstrap_servers) as raw:
-        found = raw.call(apis.METADATA, 12, topics=[{"name": "orders"}])
+        asked = [{"name": "orders"}]
+        found = raw.call(apis.METADATA, 12, topics=asked)
         assert [one.node_id for one in found.brokers] == [1]
-        assert found.topics[0].partitions[0].leader_id == 1
+        wait_for(
+            lambda: raw.call(apis.METADATA, 12, topics=asked).topics[0].partitions[0].leader_id > 0,
+            "it leads again",
+        )
         wait_for(lambda: raw.produce("orders", b"two").base_offset == 1, "it goes on")
