@@ -57,7 +57,7 @@ def test_a_request_waits_while_no_controller_is_known() -> None:
         return {"error_code": 0, "topics": []}
 
     with controller(answer) as peer, ThreadPoolExecutor(1) as pool:
-        seen = [(7, Address("127.0.0.1", peer.port))]
+        seen: list[tuple[int, Address | None]] = [(7, Address("127.0.0.1", peer.port))]
         line = ControllerConnection(1, lambda: seen[-1], Options())
         asked = pool.submit(line.ask, ALTER_PARTITION, ASKED)
         wait_for(lambda: peer.count(ALTER_PARTITION), "it is asked")
