@@ -66,6 +66,7 @@ def on_add_voter(step: Step, token: object, request: AddRaftVoterRequest) -> Non
     def voters(role: Leader) -> Voters:
         old, key = step.state.voters, request.voter.key
         _check_ready(step, role)
+        _check_voter(step, request.voter)
         if find(old, key.id):
             raise Refused(ErrorCode.DUPLICATE_VOTER, f"node {key.id} has a voter already")
         low, high = request.voter.versions
@@ -99,6 +100,11 @@ def on_update_voter(step: Step, token: object, request: UpdateRaftVoterRequest) 
     now = step.state
     if version_of(now.log) == 0 and isinstance(now.role, Leader):
         error = _leads(step, request.current_leader_epoch)
+        if not error:
+            try:
+                _check_voter(step, request.voter)
+            except Refused as refused:
+                error = refused.error
         if not error and find(now.voters, request.voter.key.id) is None:
             error = ErrorCode.VOTER_NOT_FOUND
         if not error:
@@ -111,6 +117,7 @@ def on_update_voter(step: Step, token: object, request: UpdateRaftVoterRequest) 
         if error := _leads(step, request.current_leader_epoch):
             raise Refused(error, "the request is of another epoch")
         _check_ready(step, role)
+        _check_voter(step, request.voter)
         if not is_voter(old, request.voter.key):
             raise Refused(
                 ErrorCode.VOTER_NOT_FOUND, f"node {request.voter.key.id} has no such voter"
@@ -195,6 +202,16 @@ def _check_ready(step: Step, role: Leader) -> None:
     if version_of(step.state.log) < 1:
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, "kraft.version is 0, wanted 1")
     check_stable(step, role)
+
+
+def _check_voter(step: Step, voter: Voter) -> None:
+    """Refuse a voter that the others could not reach, or tell from one with another disk."""
+    itself, node = step.state.options.itself, voter.key.id
+    wanted = itself.endpoints[0][0] if itself is not None and itself.endpoints else None
+    if node < 0 or voter.key.directory_id == NO_DIRECTORY:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"node {node} has no directory id")
+    if wanted is not None and wanted not in [name for name, _, _ in voter.endpoints]:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"node {node} has no listener {wanted}")
 
 
 def check_stable(step: Step, role: Leader) -> None:

@@ -245,13 +245,15 @@ class RaftThread:
 
     def _take_ask(self, ask: Ask) -> None:
         assert self.state is not None
-        if ask.api is DESCRIBE_QUORUM:
-            now_ms, wall_ms = _now_ms(), self._clock.now_ms()
-            _reply(ask, describe_quorum(self.state, ask.request, now_ms, wall_ms))
-            return
         try:
+            if ask.api is DESCRIBE_QUORUM:
+                now_ms, wall_ms = _now_ms(), self._clock.now_ms()
+                _reply(ask, describe_quorum(self.state, ask.request, now_ms, wall_ms))
+                return
             message = request_of(ask.api, ask.request, ask.version, self._me.id)
-        except KafkalogError as problem:
+        except Exception as problem:  # of this request alone
+            if not isinstance(problem, KafkalogError):
+                _logger.exception("%s: could not be read", ask.api.name)
             _reply(ask, problem)
             return
         if isinstance(message, raft.BeginQuorumEpochRequest | raft.EndQuorumEpochRequest):

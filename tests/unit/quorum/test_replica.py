@@ -223,6 +223,18 @@ def test_a_stopped_replica_answers_that_it_is_not_the_controller(tmp_path: Path)
         assert answered == [None]
 
 
+def test_a_request_that_cannot_be_read_ends_nothing(tmp_path: Path) -> None:
+    with Replicas(tmp_path, [1], [1]) as quorum:
+        quorum.start(1)
+        quorum.active()
+        for api in (apis.DESCRIBE_QUORUM, apis.VOTE):
+            answered: list[Any] = []
+            quorum[1].ask(api, object(), 2, answered.append)
+            wait_for(lambda found=answered: found, "an answer")
+            assert isinstance(answered[0], AttributeError)
+        assert describe(quorum, 1).leader_id == 1
+
+
 def test_connections_end_once_nothing_more_is_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ from kafkalog.raft.messages import (
     AppendBatch,
     BeginQuorumEpochRequest,
     ChangeVersion,
+    FetchRequest,
     QuorumState,
     RemoveRaftVoterRequest,
     UpdateRaftVoterRequest,
@@ -90,6 +91,21 @@ def test_a_node_has_one_voter() -> None:
     one = leader()
     other = voter(2)._replace(key=ReplicaKey(2, directory(99)))
     assert error(one, AddRaftVoterRequest(other)) == ErrorCode.DUPLICATE_VOTER
+
+
+@pytest.mark.parametrize("fields", [
+    {"endpoints": (("PLAINTEXT", "localhost", 1),)}, {"key": ReplicaKey(4)},
+])  # fmt: skip
+def test_a_voter_that_the_others_could_not_reach_is_refused(fields: dict[str, Any]) -> None:
+    """It has no listener of the controllers, or no directory id."""
+    one = leader()
+    one.asks(FetchRequest(fields.get("key", key(4)), 2, one.state.log.end, 2))
+    found = error(one, AddRaftVoterRequest(voter(4)._replace(**fields)))
+    assert found == ErrorCode.INVALID_REQUEST
+    changed = voter(2)._replace(**{**fields, "key": fields.get("key", key(2))})
+    for version in (0, 1):
+        one = leader(voters(1, 2, 3, version=version), version=version)
+        assert error(one, UpdateRaftVoterRequest(2, changed)) == ErrorCode.INVALID_REQUEST
 
 
 def test_only_the_voter_itself_is_removed() -> None:
