@@ -98,8 +98,9 @@ def _alter(active: Active, asked: SettingChanges, plan: Plan) -> Steps[Body]:
 def _image(active: Active, image: MetadataImage, one: ResourceChange) -> MetadataImage:
     """The image as the plans expect it: for a broker's settings, with that broker's id."""
     node = active.context.claim.broker
-    if one.kind == BROKER and one.name.isdecimal() and int(one.name) in active.context.brokers:
-        node = int(one.name)
+    if one.kind == BROKER:
+        brokers = {str(number): number for number in active.context.brokers}
+        node = brokers.get(one.name, node)
     return image._replace(node_id=node)
 
 

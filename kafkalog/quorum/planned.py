@@ -34,6 +34,8 @@ __all__ = [
 
 Body = dict[str, Any]
 NO_TIME = -1
+NODE_DIGITS = 10
+"""Of the largest number of a node."""
 
 
 # ---- settings ----------------------------------------------------------------------------------
@@ -75,7 +77,7 @@ def _missing(image: MetadataImage, one: ResourceChange) -> Body | None:
     """The result for a node that never registered."""
     if one.kind != BROKER or not one.name:
         return None
-    if one.name.isdecimal():
+    if one.name.isdecimal() and len(one.name) <= NODE_DIGITS:
         if int(one.name) in image.brokers or int(one.name) in image.controllers:
             return None
         code, why = ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {one.name} found."

@@ -14,6 +14,7 @@ from kafkalog.client.link.connection import Connection
 from kafkalog.client.link.failures import failure, outcome
 from kafkalog.client.link.metadata import TopicInfo
 from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
     "CreatedTopic",
@@ -27,6 +28,7 @@ __all__ = [
     "list_topics",
 ]
 
+TIMED_OUT = ErrorCode.REQUEST_TIMED_OUT
 DEFAULT_SINCE = 4
 """Before this version of CreateTopics the two numbers have no defaults."""
 
@@ -98,10 +100,12 @@ def create_topics(
 ) -> Results[str, CreatedTopic]:
     """Create topics; `validate_only`: only check whether they could be created.
 
-    Failures: TopicExists, InvalidTopic, InvalidSetting; what the broker answers.
+    Failures: TopicExists, also if an earlier attempt of this call created it and its answer was
+    lost, as the message then says; InvalidTopic, InvalidSetting; what the broker answers.
     Raises: as `each`.
     """
     rows = {topic.name: topic for topic in wanted}
+    lost: set[str] = set()  # those with an attempt whose outcome is unknown
 
     def ask(
         connection: Connection, names: list[str], wait_ms: int
@@ -112,8 +116,12 @@ def create_topics(
             "timeout_ms": broker_ms(wait_ms),
             "validate_only": validate_only,
         }
+        earlier = set(lost)
+        lost.update(() if validate_only else names)
         answer = connection.call(apis.CREATE_TOPICS, body, version, wait_ms)
-        return [(topic.name, _created(topic, version)) for topic in answer.topics]
+        timed_out = {row.name for row in answer.topics if row.error_code == TIMED_OUT}
+        lost.difference_update(set(names) - timed_out - earlier)
+        return [(row.name, _created(row, version, row.name in earlier)) for row in answer.topics]
 
     found = each(cluster, rows, lambda name: cluster.controller_node(), ask, timeout_ms)
     for name in rows:
@@ -137,9 +145,13 @@ def _row(topic: NewTopic, version: int) -> dict[str, Any]:
     }
 
 
-def _created(topic: Any, version: int) -> CreatedTopic | errors.KafkalogError:
+def _created(topic: Any, version: int, tried: bool) -> CreatedTopic | errors.KafkalogError:
+    """`tried`: an earlier attempt may have created it."""
     if topic.error_code:
-        return failure(topic.error_code, f"topic {topic.name!r}", topic.error_message)
+        why = topic.error_message
+        if tried and topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+            why = f"{why or ''} (an attempt before, without an answer, may have created it)".strip()
+        return failure(topic.error_code, f"topic {topic.name!r}", why)
     known = version >= 5
     return CreatedTopic(
         topic.name,

@@ -139,6 +139,21 @@ def test_one_things_failure_has_the_brokers_words_and_is_its_own(broker: Peer, a
     assert str(problem).endswith(f": POLICY_VIOLATION: {WHY}")
 
 
+@pytest.mark.parametrize("first", [CLOSE, ErrorCode.REQUEST_TIMED_OUT, None])
+def test_a_topic_that_an_attempt_without_an_answer_may_have_created(
+    broker: Peer, first: object
+) -> None:
+    """The caller learns that it may be its own."""
+    exists = {"topics": [{"name": "a", "error_code": ErrorCode.TOPIC_ALREADY_EXISTS}]}
+    late = {"topics": [{"name": "a", "error_code": first}]}
+    broker.on(apis.CREATE_TOPICS, *([] if first is None else [first if first is CLOSE else late]),
+              exists)  # fmt: skip
+    with Admin(broker.servers, **QUICK) as admin:  # type: ignore[arg-type]
+        problem = admin.create_topics(["a"]).errors["a"]
+    assert isinstance(problem, errors.TopicExists)
+    assert ("may have created it" in str(problem)) == (first is not None)
+
+
 def worded(fields: Iterable[Field], within: bool = False) -> bool:
     """True if a list among the fields, at any depth, has an error message per item."""
     return any(

@@ -219,10 +219,11 @@ def test_a_controller_looks_up_no_names(cluster: Driven) -> None:
 def test_settings_of_a_node_that_never_registered_are_refused(cluster: Driven) -> None:
     rows = [{"resource_type": BROKER, "resource_name": name,
              "configs": [{"name": "log.cleaner.threads", "config_operation": 0, "value": "2"}]}
-            for name in ("2", "77", "x")]  # fmt: skip
+            for name in ("2", "77", "x", "9" * 5_000)]  # fmt: skip
     answer = cluster.ask(apis.INCREMENTAL_ALTER_CONFIGS, resources=rows, validate_only=False)
     assert [one.error_code for one in answer.responses] == [
         ErrorCode.NONE, ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
     ]  # fmt: skip
 
 
