@@ -90,6 +90,11 @@ class Broker:
         self.alive = False
         self.note("ends")
 
+    def back(self) -> None:
+        """Start, unless it has been started."""
+        if not self.alive:
+            self.start()
+
     def leave(self) -> None:
         """It wants to stop in order."""
         if self.alive:
@@ -104,7 +109,7 @@ class Broker:
         self._read()
         if self.now.stage is Stage.LEFT:
             self.stop()
-            self.world.later(BACK_MS, lambda: self.alive or self.start())
+            self.world.later(BACK_MS, self.back)
             return
         if self.now.stage is Stage.REGISTERING:
             body = lives.registration_body(self._registration)

@@ -114,8 +114,9 @@ class Checks:
             times = dict.fromkeys((one.id for one in self.nodes), node.now_ms)
             self._fetches[node.id] = now.epoch, times
         asked = event.message if isinstance(event, Request) else None
-        fetches = isinstance(asked, FetchRequest | FetchSnapshotRequest)
-        if fetches and asked.current_leader_epoch == now.epoch:
+        if isinstance(asked, FetchRequest | FetchSnapshotRequest) and (
+            asked.current_leader_epoch == now.epoch
+        ):
             times[asked.replica.id] = node.now_ms
         self._followed(node, now, times)
 

@@ -191,8 +191,8 @@ class Faults:
             if self._world.chance(0.5):
                 group.add(self._world.rng.choice(self._nodes).id)
             self._part(group | {leader.id})
-            for _ in range(2):
-                self._ask_change(leader)
+            self._ask_change(leader)
+            self._ask_change(leader)
 
     # ---- changes of the voters -----------------------------------------------------------------
 

@@ -148,7 +148,7 @@ class Governed(Cluster):
         elif kind == "alone":
             self._alone.add(broker.id)
             world.later(later_ms, lambda: self._alone.discard(broker.id))
-        world.later(later_ms, lambda: broker.alive or broker.start())
+        world.later(later_ms, broker.back)
         late_ms = world.rng.expovariate(1 / (BROKER_FAULTS * self.setup.fault_ms))
         world.later(late_ms, self._broker_fault)
 

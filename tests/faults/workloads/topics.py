@@ -14,7 +14,7 @@ LAST = f"{PREFIX}last"
 WAIT_MS = 30_000
 SETTLE_S = 300.0
 REPLICAS = 2
-"""Of a topic: one of three nodes may be gone."""
+"""One of three nodes may be gone."""
 DELETED = 3
 """One in so many topics is deleted when it is there."""
 
