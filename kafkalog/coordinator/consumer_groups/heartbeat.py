@@ -322,7 +322,9 @@ def _changed_pattern(changes: Changes, before: Member, member: Member) -> int:
 
 def _assignor(changes: Changes, limits: Limits) -> str:
     found = changes.group.preferred_assignor()
-    return found if found in ASSIGNORS else limits.assignor  # another broker may know more
+    if found is None or found not in ASSIGNORS:  # another broker may know more
+        return limits.assignor
+    return found
 
 
 def _look_at_topics(changes: Changes, now: Now, bump: bool) -> None:

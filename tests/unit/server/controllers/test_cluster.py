@@ -24,8 +24,9 @@ FAST = {
 
 
 class Cluster:
-    def __init__(self, home: Path) -> None:
-        self.home = home
+    def __init__(self, home: Path, settings: dict[str, object] | None = None) -> None:
+        """`settings`: beyond those of every cluster."""
+        self.home, self.settings = home, settings or {}
         self.ports = {node: free_port() for node in (1, 2, 3)}
         self.voters = ",".join(f"{n}@127.0.0.1:{port}" for n, port in self.ports.items())
         for node in self.ports:
@@ -35,7 +36,7 @@ class Cluster:
 
     def started(self, node: int) -> Broker:
         settings = combined(node, self.voters, self.ports[node])
-        return Broker(self.home / str(node), config={**settings, **FAST})
+        return Broker(self.home / str(node), config={**settings, **FAST, **self.settings})
 
     def leader(self) -> int:
         """The active controller that all living nodes know."""
