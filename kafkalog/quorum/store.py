@@ -12,6 +12,7 @@ the placement of replicas with the others.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from kafkalog.controller.context import Context
 from kafkalog.controller.events import Clock, Options
 from kafkalog.controller.records import Record, TopicPartition
 from kafkalog.controller.requests import RequestBatch, Send
+from kafkalog.errors import MessageTooLarge
 from kafkalog.metadata.image import MetadataImage
 from kafkalog.quorum import isr, moves, planned, registrations, topics
 from kafkalog.quorum.activation import ABORT, activation, in_batches
@@ -173,18 +175,34 @@ class QuorumStore(Committed):
             return outcome
         assert isinstance(wanted, MetadataRecords)
         pieces = in_batches(level_of(self.image), wanted.records, wanted.atomic, RECORDS_MAX)
-        for at, records in enumerate(pieces):
+        left, written = deque(pieces), False
+        joined = wanted.atomic and len(pieces) == 1  # all or none: no transaction was needed yet
+        while left:
+            records = left.popleft()
             try:
                 (self.image,) = yield Append(0, records)
+                written = True
             except NotActive:
                 raise
-            except (
-                Exception
-            ):  # of these records alone: the next ones must not be in its transaction
-                if at and wanted.atomic:
+            except Exception as problem:  # of these records alone
+                if isinstance(problem, MessageTooLarge) and (
+                    halves := self._halves(records, atomic=joined)
+                ):
+                    left.extendleft(reversed(halves))
+                    joined = False
+                    continue
+                if written and wanted.atomic:  # the next ones must not be in its transaction
                     (self.image,) = yield Append(0, [ABORT])
                 raise
         return None
+
+    def _halves(
+        self, records: Sequence[MetadataRecord], *, atomic: bool
+    ) -> list[Sequence[MetadataRecord]]:
+        """Records that have too many bytes for one append, in several; empty: they have to stay
+        together."""
+        pieces = in_batches(level_of(self.image), records, atomic, (len(records) + 1) // 2)
+        return pieces if len(records) > 1 and len(pieces) > 1 else []
 
 
 def _idle(store: Committed, active: Active) -> Steps[None]:

@@ -84,6 +84,7 @@ class _Followed:
         self.command, self.copy = command, command.copy
         self.rests_until_s = 0.0
         self.refused = 0  # in a row
+        self.told: object = None  # the problem that was reported last, until it is fetched again
         self.parted = True
         """True if its end has still to be compared with the leader's since the command."""
         self.shown: int | None = None
@@ -207,8 +208,10 @@ class Fetcher:
                 self._hang_up()
                 if self._closing:
                     break
-                for tp in self.following():
-                    self._tell(tp, problem)
+                with self._changed:
+                    followed = list(self._followed.items())
+                for tp, one in followed:
+                    self._report(tp, one, problem)
                 self._wait(self._backoff_s)
             except Exception:  # without this thread nobody would follow this leader
                 _logger.exception("%s is not followed for now", self.leader)
@@ -485,7 +488,7 @@ class Fetcher:
             self._unsynced.add(one.copy)
         action = one.copy.do(action, offset)
         if isinstance(action, Append):
-            one.refused = 0
+            one.refused, one.told = 0, None
             one.shown = action.high_watermark
             if action.records is not None and self.options.throttle is not None:
                 self.options.throttle.took(tp, len(action.records), _now_ms())
@@ -499,7 +502,8 @@ class Fetcher:
         elif isinstance(action, Await):
             self._forget(tp)
         if isinstance(action, Rest | Await):
-            self._tell(tp, failure(action.code, f"{tp.topic}-{tp.partition} at {self.leader}"))
+            where = f"{tp.topic}-{tp.partition} at {self.leader}"
+            self._report(tp, one, failure(action.code, where))
 
     def _failed(self, tp: TopicPartition, one: _Followed, problem: errors.KafkalogError) -> None:
         """A replica's failure: a temporary one is retried later, otherwise it is no longer
@@ -510,7 +514,13 @@ class Fetcher:
                     self._rest(tp, one, self._backoff_s)
                 else:
                     self._forget(tp)
-        self._tell(tp, problem)
+        self._report(tp, one, problem)
+
+    def _report(self, tp: TopicPartition, one: _Followed, problem: errors.KafkalogError) -> None:
+        """Tell it, but not again at each retry."""
+        before, one.told = one.told, errors.told_once(problem)
+        if one.told != before:
+            self._tell(tp, problem)
 
     @property
     def _backoff_s(self) -> float:

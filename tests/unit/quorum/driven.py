@@ -23,7 +23,7 @@ from kafkalog.controller.events import (
     Tick,
     Timer,
 )
-from kafkalog.errors import MessageTooLarge
+from kafkalog.errors import InvalidRequest, MessageTooLarge
 from kafkalog.kraft.records import decode, encode
 from kafkalog.metadata.changes import Replay
 from kafkalog.metadata.image import METADATA_VERSION, MetadataImage, Partition, empty_image
@@ -62,6 +62,10 @@ class Driven:
         self.deposed = False
         self.failing = 0
         """The append that fails: 1: the next one."""
+        self.too_large = ""
+        """A kind of record that has too many bytes."""
+        self.fitting = 0
+        """How many records fit into one append, by their bytes; 0: any number."""
         self.replies: dict[Any, Any] = {}
         self.now_ms = 0
         self.lives = 0
@@ -131,6 +135,9 @@ class Driven:
     def _carried_out(self, one: Append) -> MetadataImage | Exception:
         self.failing -= 1
         if self.failing == 0:
+            return InvalidRequest("it cannot be written")
+        many = self.fitting and len(one.records) > self.fitting
+        if many or any(name == self.too_large for name, _ in one.records):
             return MessageTooLarge("too many bytes")
         return NotActive() if self.deposed else self.append(*one.records)
 

@@ -11,7 +11,7 @@ import pytest
 
 from kafkalog.config.server import ServerConfig
 from kafkalog.controller.events import Caller, Clock
-from kafkalog.errors import MessageTooLarge
+from kafkalog.errors import InvalidRequest, MessageTooLarge
 from kafkalog.metadata.configs import Refused
 from kafkalog.metadata.image import BROKER, ELIGIBLE_REPLICAS, METADATA_VERSION
 from kafkalog.metadata.levels import LEVEL
@@ -250,7 +250,7 @@ def test_a_transaction_that_cannot_go_on_is_aborted(
     asked = {"topics": [topic], "timeout_ms": 1, "validate_only": False}
     before = len(cluster.log)
     cluster.failing = 2
-    with pytest.raises(MessageTooLarge):
+    with pytest.raises(InvalidRequest):
         cluster.ask(apis.CREATE_TOPICS, **asked)
     assert names(cluster, before)[0] == "BeginTransactionRecord"
     assert names(cluster)[-1] == "AbortTransactionRecord"
@@ -258,3 +258,31 @@ def test_a_transaction_that_cannot_go_on_is_aborted(
     assert cluster.ask(apis.CREATE_TOPICS, **asked).topics[0].error_code == ErrorCode.NONE
     assert len(cluster.image.topics["t"].partitions) == 6
     assert names(cluster)[-1] == "EndTransactionRecord"
+
+
+@pytest.mark.parametrize("together", [2, 4, 10_000])
+def test_records_with_too_many_bytes_for_one_append_are_a_transaction(
+    cluster: Driven, monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    """However many of them the number alone would allow."""
+    monkeypatch.setattr(store, "RECORDS_MAX", together)
+    topic = {"name": "t", "num_partitions": 6, "replication_factor": 1, "assignments": [],
+             "configs": []}  # fmt: skip
+    asked = {"topics": [topic], "timeout_ms": 1, "validate_only": False}
+    before, cluster.fitting = len(cluster.log), 1
+    assert cluster.ask(apis.CREATE_TOPICS, **asked).topics[0].error_code == ErrorCode.NONE
+    found = names(cluster, before)
+    assert (found[0], found[-1]) == ("BeginTransactionRecord", "EndTransactionRecord")
+    assert found[1:-1] == ["TopicRecord", *["PartitionRecord"] * 6]
+    assert len(cluster.image.topics["t"].partitions) == 6
+
+
+def test_one_record_with_too_many_bytes_is_refused(cluster: Driven) -> None:
+    """Nothing of its request stays."""
+    topic = {"name": "t", "num_partitions": 1, "replication_factor": 1, "assignments": [],
+             "configs": []}  # fmt: skip
+    cluster.too_large = "PartitionRecord"
+    with pytest.raises(MessageTooLarge):
+        cluster.ask(apis.CREATE_TOPICS, topics=[topic], timeout_ms=1, validate_only=False)
+    assert names(cluster)[-1] == "AbortTransactionRecord"
+    assert not cluster.image.topics

@@ -49,6 +49,18 @@ class FailsOnce(Tcp):
         return super().connect(address, options)
 
 
+class FailsThrice(Tcp):
+    """A transport whose first connects fail."""
+
+    failures = 3
+
+    def connect(self, address: Address, options: Options) -> socket.socket:
+        if self.failures:
+            self.failures -= 1
+            raise errors.PeerGone("nobody is there")
+        return super().connect(address, options)
+
+
 class CopyFailsOnce(FollowerLog):
     """A replica that cannot handle its first answer."""
 
@@ -117,6 +129,33 @@ def test_a_new_partition_does_not_wait_for_records_of_others(
             wait_for(lambda: u.high_watermark == 1, "it has the record")
         finally:
             fetcher.close()
+
+
+def test_a_reason_is_reported_once_and_not_at_each_retry(
+    leader: kafkalog.Broker, tmp_path: Path
+) -> None:
+    """First nobody listens; then the leader refuses, until it knows its follower."""
+    (place,) = parse_servers(leader.bootstrap_servers)
+    topic, reactor = leader._node.image.topics["t"], leader._node.reactor
+    reactor.set_followers("t", 0, [])
+    way = FailsThrice([place])
+    told: list[str] = []
+    with open_copy(tmp_path / "copy" / "t-0") as log:
+        fetcher = Fetcher(Replica(2), place, lambda _, why: told.append(str(why)), QUICK,
+                          transport=way)  # fmt: skip
+        try:
+            epoch = topic.partitions[0].leader_epoch
+            fetcher.follow({TP: Follow(topic.id, epoch, FollowerLog(log))})
+            wait_for(lambda: fetcher._followed[TP].refused > 3, "it has been refused several times")
+            assert (way.failures, told[0]) == (0, "nobody is there")
+            assert len(told) == 2 and "t-0" in told[1]
+            reactor.set_followers("t", 0, [Follower(2, False, False)])
+            wait_for(lambda: log.high_watermark == 1, "it has all")
+            reactor.set_followers("t", 0, [])
+            wait_for(lambda: len(told) == 3, "it is said again after a success")
+        finally:
+            fetcher.close()
+    assert told[2] == told[1]
 
 
 def test_a_host_that_none_can_be_is_not_reached() -> None:
