@@ -207,11 +207,12 @@ def _check_ready(step: Step, role: Leader) -> None:
 def _check_voter(step: Step, voter: Voter) -> None:
     """Refuse a voter that the others could not reach, or tell from one with another disk."""
     itself, node = step.state.options.itself, voter.key.id
-    wanted = itself.endpoints[0][0] if itself is not None and itself.endpoints else None
+    wanted = {name for name, _, _ in itself.endpoints} if itself is not None else set()
     if node < 0 or voter.key.directory_id == NO_DIRECTORY:
         raise Refused(ErrorCode.INVALID_REQUEST, f"node {node} has no directory id")
-    if wanted is not None and wanted not in [name for name, _, _ in voter.endpoints]:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"node {node} has no listener {wanted}")
+    if wanted and wanted.isdisjoint(name for name, _, _ in voter.endpoints):
+        named = " or ".join(sorted(wanted))
+        raise Refused(ErrorCode.INVALID_REQUEST, f"node {node} has no listener {named}")
 
 
 def check_stable(step: Step, role: Leader) -> None:
