@@ -106,7 +106,7 @@ class ClusterMember:
     def _may_forward(self, request: Request) -> bool:
         """False if another node forwarded it, or the client has a quota that the controller counts,
         which must know who asks."""
-        forwarded = request.peer.client_id in map(str, self._member.image.brokers)
+        forwarded = request.peer.client_id in {str(one) for one in self._member.image.brokers}
         meter = request.meter if request.api.key in MUTATING else None
         return not forwarded and (meter is None or not meter.has_mutation_rate)
 
