@@ -85,7 +85,7 @@ def forgets_sessions(patch: pytest.MonkeyPatch) -> None:
 
 def undoes_nothing(patch: pytest.MonkeyPatch) -> None:
     """A failed write stays in memory."""
-    patch.setattr(Changes, "failed", lambda _: None)
+    patch.setattr(Changes, "failed", lambda *_: None)
 
 
 def writes_no_epochs(patch: pytest.MonkeyPatch) -> None:
