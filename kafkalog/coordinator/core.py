@@ -30,6 +30,7 @@ __all__ = [
     "CoordinatorState",
     "Shard",
     "append_error",
+    "too_large",
 ]
 
 LOG = logging.getLogger(__name__)
@@ -70,6 +71,11 @@ def append_error(
     if error in _NOT_COORDINATOR:
         return ErrorCode.NOT_COORDINATOR
     return too_large if error in _TOO_LARGE else error
+
+
+def too_large(error: ErrorCode) -> bool:
+    """True if the journal refused records for their size: it certainly does not have them."""
+    return error in _TOO_LARGE
 
 
 class Append(NamedTuple):

@@ -65,8 +65,8 @@ def on_vote(step: Step, request: VoteRequest) -> QuorumResponse:
         return response(step, ErrorCode.INVALID_REQUEST)
     if not meant_for(now.me, request.voter):
         return response(step, ErrorCode.INVALID_VOTER_KEY)
-    if request.replica_epoch < now.epoch:
-        return response(step, ErrorCode.FENCED_LEADER_EPOCH)
+    if error := _refused(step, request.replica.id, request.replica_epoch):
+        return response(step, error)
     if request.replica_epoch > now.epoch:
         state.unattached(step, request.replica_epoch)
     theirs = OffsetAndEpoch(request.last_offset, request.last_offset_epoch)
@@ -80,11 +80,18 @@ def on_vote(step: Step, request: VoteRequest) -> QuorumResponse:
     return response(step, granted=granted)
 
 
+def _refused(step: Step, sender: int, epoch: int) -> ErrorCode:
+    """The error for a voter's request of an earlier epoch, or of no node; NONE: there is none."""
+    if epoch < step.state.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    return ErrorCode.INVALID_REQUEST if sender < 0 else ErrorCode.NONE
+
+
 def on_begin_quorum_epoch(step: Step, request: BeginQuorumEpochRequest) -> QuorumResponse:
     """Follow a new leader."""
     now = step.state
-    if request.leader_epoch < now.epoch:
-        return response(step, ErrorCode.FENCED_LEADER_EPOCH)
+    if error := _refused(step, request.leader_id, request.leader_epoch):
+        return response(step, error)
     if request.leader_id == now.me.id:
         return response(step, ErrorCode.INVALID_REQUEST)
     state.heard(step, request.leader_epoch, request.leader_id)
@@ -96,8 +103,8 @@ def on_begin_quorum_epoch(step: Step, request: BeginQuorumEpochRequest) -> Quoru
 def on_end_quorum_epoch(step: Step, request: EndQuorumEpochRequest) -> QuorumResponse:
     """Stand for election, the sooner the better the leader thinks of this replica."""
     now = step.state
-    if request.leader_epoch < now.epoch:
-        return response(step, ErrorCode.FENCED_LEADER_EPOCH)
+    if error := _refused(step, request.leader_id, request.leader_epoch):
+        return response(step, error)
     if request.leader_id == now.me.id:
         return response(step, ErrorCode.INVALID_REQUEST)
     state.heard(step, request.leader_epoch, request.leader_id)

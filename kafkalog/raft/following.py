@@ -40,7 +40,10 @@ def leader_error(step: Step, epoch: int) -> ErrorCode:
 
 def on_fetch(step: Step, token: object, request: FetchRequest) -> None:
     """Note how far a replica is, and answer, or park the fetch until there is more."""
-    if error := leader_error(step, request.current_leader_epoch):
+    error = leader_error(step, request.current_leader_epoch)
+    if request.fetch_offset < 0 or request.last_fetched_epoch < 0:
+        error = ErrorCode.INVALID_REQUEST
+    if error:
         now = step.state
         step.emit(Answer(token, FetchResponse(error, now.epoch, now.leader_id)))
         return

@@ -240,9 +240,11 @@ def quorum_parts(manager: Manager, config: ServerConfig, entry: Entry) -> Quorum
     from kafkalog.server.controller_server import Quorum
 
     def line(replica: QuorumReplica) -> ControllerConnection:
-        made = ControllerConnection(entry.identity.node, replica.seen, entry.options)
-        if isinstance(replica, MetadataReplica):
-            replica.on_turn(made.turn)
+        assert isinstance(replica, MetadataReplica)
+        made = ControllerConnection(
+            entry.identity.node, replica.seen, entry.options, lambda: replica.epoch
+        )
+        replica.on_turn(made.turn)
         return made
 
     return Quorum(

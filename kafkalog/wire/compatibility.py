@@ -211,7 +211,8 @@ def _coded() -> Iterator[str]:
     yield "The codec has all of Kafka's APIs, for the client's side and for what comes later."
     yield "A broker that lists one must do what it says, so these are not listed. A broker of"
     yield "Apache Kafka 4.4 announces the versions up to those in the third column; the others"
-    yield "are for controllers.\n"
+    yield "are for controllers. Our controllers, and brokers of a KRaft cluster, list and serve"
+    yield "80 and 81; our controllers also those marked so.\n"
     yield "| key | API | Kafka 4.4 | versions that can be coded |"
     yield "| --- | --- | --- | --- |"
     for api in BY_KEY.values():

@@ -22,12 +22,15 @@ class ControllerConnection:
     another's answer uses another connection.  Any thread."""
 
     def __init__(
-        self, node: int, where: Callable[[], tuple[int, Address | None]], connecting: Options
-    ) -> None:
-        """`node`: the caller.  `where`: the controller, and its address if it is known."""
+        self, node: int, where: Callable[[], tuple[int, Address | None]], connecting: Options,
+        epoch: Callable[[], int] = lambda: 0,
+    ) -> None:  # fmt: skip
+        """`node`: the caller.  `where`: the controller, -1: none is known, and its address if that
+        is known.  `epoch`: of that controller, if one node's reigns must be told apart."""
         self._node, self._where, self._connecting = node, where, connecting
+        self._epoch = epoch
         self._asking = threading.Lock()  # one request at a time
-        self._open: tuple[int, Connection] | None = None
+        self._open: tuple[tuple[int, int], Connection] | None = None
         self._closed = threading.Event()
 
     def ask(self, api: Api, fields: Any, at_most: int | None = None) -> Any:
@@ -55,25 +58,30 @@ class ControllerConnection:
                     self._hang_up()
 
     def _connected(self) -> Connection:
-        controller, place = self._where()
+        epoch, (controller, place) = self._epoch(), self._where()
         if self._open is not None:
-            known, connection = self._open
-            if known == controller and not connection.closed:
+            reign, connection = self._open
+            if reign == (controller, epoch) and not connection.closed:
                 return connection
             self._hang_up()
         if place is None or self._closed.is_set():
             raise errors.NotController(f"broker {self._node}: found no controller to ask")
         made = connect(place, self._connecting)
-        self._open = controller, made
+        self._open = (controller, epoch), made
         self.turn()
         return made
 
     def turn(self) -> None:
-        """End the wait for a broker that is no longer the controller, and any wait after `close`:
-        the outcome of the request is unknown, and the next controller is asked."""
-        found = self._open
-        if found is not None and (self._closed.is_set() or found[0] != self._where()[0]):
-            found[1].interrupt()
+        """End the wait for a broker once another one is the controller, or the same one again, and
+        any wait after `close`: the outcome of the request is unknown, and the next controller is
+        asked.  While none is known, the last one may still answer."""
+        if (found := self._open) is None:
+            return
+        reign, connection = found
+        controller = self._where()[0]
+        another = controller >= 0 and (controller, self._epoch()) != reign
+        if another or self._closed.is_set():
+            connection.interrupt()
 
     def close(self) -> None:
         """End all requests and waits, now and later.  Idempotent."""
@@ -86,4 +94,4 @@ class ControllerConnection:
     def _hang_up(self) -> None:
         found, self._open = self._open, None
         if found is not None:
-            found[1].close()
+            found[-1].close()

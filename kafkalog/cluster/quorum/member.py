@@ -60,6 +60,10 @@ class Seen(Protocol):
     """The leader of the quorum."""
 
     @property
+    def epoch(self) -> int:
+        """Its epoch."""
+
+    @property
     def leader(self) -> int:
         """Its node; -1: none is known."""
 
@@ -490,7 +494,10 @@ class QuorumMember:
     def controller_connection(self) -> ControllerConnection:
         """Another connection to the active controller, for requests that must not wait for
         others."""
-        made = ControllerConnection(self.node, self._where, self.connecting(to_controller=True))
+        made = ControllerConnection(
+            self.node, self._where, self.connecting(to_controller=True),
+            lambda: self._source.seen.epoch,
+        )  # fmt: skip
         self._connections.append(made)
         return made
 

@@ -11,7 +11,12 @@ from kafkalog.coordinator.consumer_groups.member import Member, Partitions
 from kafkalog.coordinator.consumer_groups.state import ConsumerGroup, Resolved
 from kafkalog.coordinator.step import JournalRecord
 
-__all__ = ["Changes"]
+__all__ = ["RESTATED_BYTES", "UNSURE_MAX", "Changes"]
+
+RESTATED_BYTES = 100_000
+"""Records of failed writes that one write states again: the next ones state the others."""
+UNSURE_MAX = 1_000
+"""Records of failed writes: with more, no new member is taken until a write succeeds."""
 
 
 class Changes:
@@ -29,8 +34,9 @@ class Changes:
         self._keys = keys
         self._undo: list[Callable[[], Any]] = []
         self._noted: list[tuple[bytes, tuple[int, str]]] = []
-        self._restated = dict(group.unsure)
-        for key, (kind, name) in self._restated.items():
+        for key, (kind, name) in group.unsure.items():
+            if self.size >= RESTATED_BYTES:
+                break
             self._add(key, records.value_of(group, kind, name) if key in keys else None)
             self._noted.append((key, (kind, name)))
 
@@ -47,15 +53,17 @@ class Changes:
             self._undo.pop()()
         del self.records[records_count:], self._noted[noted_count:]
 
-    def failed(self) -> None:
-        """Undo everything; the journal may have it nevertheless, so the next write restates it."""
+    def failed(self, certain: bool) -> None:
+        """Undo everything.  `certain`: otherwise the journal may have it nevertheless, so the next
+        writes restate it."""
         noted = dict(self._noted)
         self.back_to((0, 0, 0))
-        self.group.unsure.update(noted)
+        if not certain:
+            self.group.unsure.update(noted)
 
     def written(self) -> None:
         """All of it is in the journal."""
-        for key in self._restated:
+        for key, _ in self._noted:
             self.group.unsure.pop(key, None)
 
     def _note(self, kind: int, name: str = "") -> None:

@@ -38,6 +38,7 @@ __all__ = [
     "unknown_member",
 ]
 
+TOPIC_BYTES, NUMBER_BYTES, SMALL_BYTES = 100, 60, 2_000
 REFRESH_MS = (1 << 31) - 1
 """How long what a group knows about its topics holds, unless they change."""
 FENCED = "The member must abandon all its partitions and rejoin."
@@ -70,6 +71,13 @@ class Said(NamedTuple):
     owned: Mapping[UUID, Collection[int]] | None
     client_id: str
     client_host: str
+
+    @property
+    def bytes(self) -> int:
+        """Approximate memory of its lists, beyond a small allowance."""
+        names = sum(TOPIC_BYTES + len(name) for name in self.topics or ())
+        numbers = sum(map(len, (self.owned or {}).values()))
+        return max(names + NUMBER_BYTES * numbers - SMALL_BYTES, 0)
 
     @property
     def is_full(self) -> bool:
@@ -313,7 +321,8 @@ def _changed_pattern(changes: Changes, before: Member, member: Member) -> int:
 
 
 def _assignor(changes: Changes, limits: Limits) -> str:
-    return changes.group.preferred_assignor() or limits.assignor
+    found = changes.group.preferred_assignor()
+    return found if found in ASSIGNORS else limits.assignor  # another broker may know more
 
 
 def _look_at_topics(changes: Changes, now: Now, bump: bool) -> None:
@@ -332,8 +341,7 @@ def _assign(changes: Changes, now: Now) -> None:
     group, limits = changes.group, now.limits
     if group.assignment_epoch >= group.epoch:
         return
-    young = group.assignment_ms and now.wall_ms < group.assignment_ms + limits.assignment_ms
-    if young and limits.assignment_ms:
+    if group.assignment_ms and 0 <= now.wall_ms - group.assignment_ms < limits.assignment_ms:
         return
     found = ASSIGNORS[_assignor(changes, limits)](_spec(changes, now.topics))
     for member_id in group.members:

@@ -9,7 +9,8 @@ from uuid import UUID
 
 __all__ = [
     "JOINING", "LEFT", "LEFT_STATIC", "NOTHING", "PARTITION_BYTES", "Assigned", "ClassicMetadata",
-    "Member", "MemberState", "Partitions", "each_partition", "member_bytes", "subscribed",
+    "Member", "MemberState", "Partitions", "each_partition", "member_bytes", "said_bytes",
+    "subscribed",
 ]  # fmt: skip
 
 JOINING, LEFT, LEFT_STATIC = 0, -1, -2
@@ -94,8 +95,8 @@ def each_partition(assigned: Mapping[UUID, Mapping[int, int]]) -> Iterator[tuple
     return ((topic, number) for topic, numbers in assigned.items() for number in numbers)
 
 
-def member_bytes(member: Member) -> int:
-    """Approximate memory of a member."""
+def said_bytes(member: Member) -> int:
+    """Approximate memory of what a member says."""
     texts = (
         member.member_id, member.instance_id, member.rack_id, member.client_id, member.regex,
         member.assignor,
@@ -104,5 +105,10 @@ def member_bytes(member: Member) -> int:
     said += sum(TOPIC_BYTES + len(topic) for topic in member.topics)
     if member.classic is not None:
         said += sum(len(name) + len(data) for name, data in member.classic.protocols)
+    return said
+
+
+def member_bytes(member: Member) -> int:
+    """Approximate memory of a member."""
     kept = sum(map(len, member.assigned.values())) + sum(map(len, member.revoking.values()))
-    return MEMBER_BYTES + said + PARTITION_BYTES * kept
+    return MEMBER_BYTES + said_bytes(member) + PARTITION_BYTES * kept

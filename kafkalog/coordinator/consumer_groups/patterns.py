@@ -6,6 +6,7 @@ group.  Source: Kafka's TopicRegexResolver.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
@@ -17,7 +18,18 @@ from kafkalog.coordinator.pattern import Pattern
 from kafkalog.errors import ArgumentError
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["PATTERNS_MAX", "Found", "Lookup", "checked_pattern", "look_up", "matched", "to_look_up"]
+__all__ = [
+    "PATTERNS_MAX",
+    "REFRESH_MIN_MS",
+    "Found",
+    "Lookup",
+    "checked_pattern",
+    "look_up",
+    "matched",
+    "to_look_up",
+]
+
+LOG = logging.getLogger(__name__)
 
 PATTERNS_MAX = 100
 """Patterns of one group."""
@@ -58,7 +70,7 @@ def to_look_up(group: ConsumerGroup, wall_ms: int, refresh_ms: int, topics: Topi
     last = group.last_resolved
     if last is None:
         return True
-    if wall_ms <= last.at_ms + REFRESH_MIN_MS:
+    if 0 <= wall_ms - last.at_ms <= REFRESH_MIN_MS:
         return False
     missing = group.patterns.keys() != group.regexes.keys()
     newer = last.version < topics.new_topics_version()
@@ -85,7 +97,11 @@ def look_up(lookup: Lookup, names: Iterable[str], version: int) -> Found:
         except ArgumentError:
             found[text] = set()
     every = {name for some in found.values() for name in some}
-    visible = set(lookup.visible(sorted(every))) if every else every
+    try:
+        visible = set(lookup.visible(sorted(every))) if every else every
+    except Exception:  # otherwise the group would wait for ever
+        LOG.exception("group %s: the topics of its patterns", lookup.group_id)
+        return Found({}, version)
     return Found({text: frozenset(some & visible) for text, some in found.items()}, version)
 
 

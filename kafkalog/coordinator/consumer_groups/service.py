@@ -9,13 +9,14 @@ from typing import Any
 
 from kafkalog.config.group import GroupConfig
 from kafkalog.coordinator.consumer_groups import heartbeat, patterns
-from kafkalog.coordinator.consumer_groups.changes import Changes
+from kafkalog.coordinator.consumer_groups.changes import UNSURE_MAX, Changes
 from kafkalog.coordinator.consumer_groups.describe import described, not_described
 from kafkalog.coordinator.consumer_groups.heartbeat import Limits, Now, Said
 from kafkalog.coordinator.consumer_groups.member import (
     JOINING,
     Member,
     MemberState,
+    said_bytes,
 )
 from kafkalog.coordinator.consumer_groups.refusal import Refusal
 from kafkalog.coordinator.consumer_groups.state import ConsumerGroup
@@ -92,7 +93,7 @@ class ConsumerGroups:
                 self._maybe_look_up(shard, step, group, request)
 
         work = partial(self._heard, shard, group, said)
-        self.take_turn(shard, step, group, Turn(work, told))
+        self.take_turn(shard, step, group, Turn(work, told, size=said.bytes))
 
     def take_turn(self, shard: GroupShard, step: Step, group: Group, turn: Turn) -> None:
         """Do work on a group in its turn."""
@@ -134,9 +135,12 @@ class ConsumerGroups:
         if group.recorded and not group.foreign:
             changes.tombstone(records.group_key(group.group_id))  # it was an empty classic group
         now = Now(step.now_ms, step.wall_ms, self.topics, self.limits(group.group_id))
-        before = group.weight.bytes
+        members = changes.group.members
+        known, before = members.get(said.member_id), group.weight.bytes
+        if known is None and len(changes.group.unsure) >= UNSURE_MAX:
+            raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         answer = heartbeat.heartbeat(changes, said, now)
-        says_more = said.epoch == JOINING or said.topics is not None
+        says_more = known is None or said_bytes(members[said.member_id]) > said_bytes(known)
         if says_more and group.weight.bytes > before and not shard.has_room(1):
             raise Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, "The groups' memory is used up.")
         return answer
@@ -146,7 +150,7 @@ class ConsumerGroups:
     def _maybe_look_up(self, shard: GroupShard, step: Step, group: Group, request: Call) -> None:
         """Have the topics of a group's patterns looked up, if it is time."""
         consumer = group.consumer
-        if consumer is None or consumer.looking:
+        if consumer is None or consumer.looking or step.now_ms < consumer.look_up_ms:
             return
         refresh_ms = self.config.group_consumer_regex_refresh_interval_ms
         if patterns.to_look_up(consumer, step.wall_ms, refresh_ms, self.topics):
@@ -166,10 +170,17 @@ class ConsumerGroups:
         group.consumer.looking = False
 
         def work(changes: Changes, step: Step) -> Body:
+            before = group.weight.bytes
             patterns.matched(changes, found, step.wall_ms, self.topics)
+            if group.weight.bytes > before and not shard.has_room(1):
+                raise Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED)
             return {}
 
-        self.take_turn(shard, step, group, Turn(work, _nobody))
+        def told(step: Step, code: ErrorCode, _message: str | None, _body: Body) -> None:
+            if code is not ErrorCode.NONE and group.consumer is not None:
+                group.consumer.look_up_ms = step.now_ms + patterns.REFRESH_MIN_MS
+
+        self.take_turn(shard, step, group, Turn(work, told))
 
     # ---- time ------------------------------------------------------------------------------
 
@@ -210,6 +221,8 @@ class ConsumerGroups:
         epoch = group.consumer.members[member_id].epoch
         # If the write fails, or others have made it late, it is tried again.
         self._keep_session(shard, group, member_id, step.now_ms)
+        if kind == REVOKE:
+            self._watch(shard, step, group, group.consumer.members[member_id])
 
         def work(changes: Changes, step: Step) -> Body:
             member = changes.group.members.get(member_id)
@@ -250,8 +263,10 @@ class ConsumerGroups:
             return {}
 
         def answer(step: Step, code: ErrorCode, _message: str | None, _body: Body) -> None:
+            if len(rows) != len(named):  # it had no turn
+                rows[:] = [{"member_id": m, "group_instance_id": i} for m, i in named]
             for row in rows:
-                row["error_code"] = row["error_code"] or code
+                row["error_code"] = row.get("error_code") or code
             told(step, rows)
 
         self.take_turn(shard, step, group, Turn(work, answer))

@@ -23,6 +23,8 @@ from kafkalog.coordinator.weight import Weight
 __all__ = ["NO_DEADLINE", "ConsumerGroup", "ConsumerState", "Resolved", "Subscription"]
 
 NO_DEADLINE = 0
+MATCHED_BYTES = 100
+"""Memory of a topic that matches a pattern, and of the pattern itself.  Rounded up."""
 FIRST_EPOCH = 1
 """The group epoch of a group without records."""
 
@@ -51,6 +53,10 @@ class Subscription(NamedTuple):
 
     by_name: int
     by_regex: int
+
+
+def _matched_bytes(found: Resolved | None) -> int:
+    return 0 if found is None else MATCHED_BYTES * (1 + len(found.topics))
 
 
 class ConsumerGroup:
@@ -89,6 +95,8 @@ class ConsumerGroup:
         """A write is in progress; it takes so long that its waiters got an error."""
         self.looking = False
         """The topics of its patterns are being looked up."""
+        self.look_up_ms = NO_DEADLINE
+        """When they may be looked up after a failure, on the monotonic clock."""
         self.unsure: dict[bytes, tuple[int, str]] = {}
         """Keys of records whose writes failed, with kind and name: the journal may have them."""
 
@@ -207,6 +215,7 @@ class ConsumerGroup:
             self.regexes[regex] = found
             for topic in found.topics:
                 self._count(topic, 0, 1)
+        self.weight.add(_matched_bytes(found) - _matched_bytes(before))
 
     # ---- what a change would make of it ----------------------------------------------------
 

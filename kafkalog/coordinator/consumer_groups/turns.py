@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from kafkalog.coordinator.consumer_groups.changes import Changes
 from kafkalog.coordinator.consumer_groups.refusal import Refusal
-from kafkalog.coordinator.core import append_error
+from kafkalog.coordinator.consumer_groups.state import ConsumerGroup
+from kafkalog.coordinator.core import append_error, too_large
 from kafkalog.coordinator.groups.group import Group, State
 from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.step import Body, Step
@@ -40,6 +41,8 @@ class Turn(NamedTuple):
     told: Told
     alone: Callable[[Step], None] | None = None
     """Instead of `work`: called when nothing is being written."""
+    size: int = 0
+    """Approximate memory that it keeps while it waits, beyond a small allowance."""
 
 
 AfterWrite = Callable[[Step, Group, list[str]], None]
@@ -51,10 +54,12 @@ def take_turn(shard: GroupShard, step: Step, group: Group, turn: Turn, after: Af
     consumer = group.consumer
     assert consumer is not None, group.group_id
     full = consumer.stuck or len(consumer.waiting) >= WAITING_MAX
+    full = full or (consumer.writing and not shard.has_room(turn.size))
     if full or group.state is State.DEAD:
         turn.told(step, ErrorCode.COORDINATOR_NOT_AVAILABLE, None, {})
         return
     consumer.waiting.append(turn)
+    group.weight.add(turn.size)
     if not consumer.writing:
         _go_on(shard, step, group, after)
 
@@ -63,7 +68,13 @@ def end(step: Step, group: Group, error: ErrorCode) -> None:
     """Tell all that waits for a group that it is not done here."""
     consumer = group.consumer
     while consumer is not None and consumer.waiting:
-        consumer.waiting.popleft().told(step, error, None, {})
+        _next(group, consumer).told(step, error, None, {})
+
+
+def _next(group: Group, consumer: ConsumerGroup) -> Turn:
+    turn: Turn = consumer.waiting.popleft()
+    group.weight.add(-turn.size)
+    return turn
 
 
 def _go_on(shard: GroupShard, step: Step, group: Group, after: AfterWrite) -> None:
@@ -73,17 +84,17 @@ def _go_on(shard: GroupShard, step: Step, group: Group, after: AfterWrite) -> No
     while consumer.waiting and not consumer.writing:
         alone = consumer.waiting[0].alone
         if alone is not None:
-            consumer.waiting.popleft()
+            _next(group, consumer)
             alone(step)
             if group.state is State.DEAD:
                 end(step, group, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             continue
         changes = Changes(group.group_id, consumer, group.foreign)
         done: list[tuple[Told, ErrorCode, str | None, Body]] = []
-        while consumer.waiting and changes.size < BATCH_BYTES:
+        while consumer.waiting and (not done or changes.size < BATCH_BYTES):
             if consumer.waiting[0].alone is not None:
                 break
-            done.append(_done(changes, step, consumer.waiting.popleft()))
+            done.append(_done(changes, step, _next(group, consumer)))
         if changes.records:
             _write(shard, step, group, after, (changes, done))
         else:
@@ -134,7 +145,7 @@ def _write(
         if error is ErrorCode.NONE:
             changes.written()
         else:
-            changes.failed()
+            changes.failed(too_large(error))
         if shard.closed:
             end(step, group, ErrorCode.NOT_COORDINATOR)
             return

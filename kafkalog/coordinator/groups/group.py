@@ -407,7 +407,7 @@ class Group:
 
     def subscribes(self, topic: str) -> bool:
         """True if members use the topic; if that is unknown, they do."""
-        if self.consumer is not None:
+        if self.consumer is not None and not self.is_classic:
             return topic in self.consumer.topics
         if self.topics is None:
             return self.protocol_type == CONSUMER

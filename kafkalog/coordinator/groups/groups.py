@@ -136,8 +136,10 @@ def _join(shard: GroupShard, step: Step, group: Group, request: Call) -> ErrorCo
         return ErrorCode.GROUP_MAX_SIZE_REACHED
     if group.state is State.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if records.is_share(group) or group.takes_consumers:
+    if records.is_share(group) or (group.consumer and group.consumer.members):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.takes_consumers:  # the last of them is leaving
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if not group.supports(body.protocol_type, (p.name for p in body.protocols)):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if not body.member_id:

@@ -295,7 +295,7 @@ def write_group(
         group.writing -= 1
         if error is not ErrorCode.NONE:
             group.foreign.update(foreign)
-            group.consumer = consumer
+            group.consumer = group.consumer or consumer  # members may have come since
         settle(step, error)
 
     step.write(shard.partition, [*records.foreign_tombstones(foreign), record], settled)

@@ -94,10 +94,13 @@ class ReplicaDisk:
             "segment.bytes": settings.metadata_log_segment_bytes,
             "segment.ms": settings.metadata_log_segment_ms,
         }))  # fmt: skip
-        self._settle()
+        self.settle()
 
-    def _settle(self) -> None:
-        """Finish or undo what a crash interrupted."""
+    def settle(self) -> None:
+        """Finish or undo what a crash, or a failed write, interrupted: before the log is read.
+
+        Raises: IoFailed.
+        """
         self.discard()
         kept = list_snapshots(self.folder)
         if not kept:

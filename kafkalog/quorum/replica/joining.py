@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 from kafkalog.controller import events as controller
 from kafkalog.controller.active import NotActive
 from kafkalog.controller.context import Claim
-from kafkalog.errors import KafkalogError, MessageTooLarge
+from kafkalog.errors import MessageTooLarge
 from kafkalog.kraft.batches import RECORD_BYTES_MAX
 from kafkalog.kraft.records import encode
 from kafkalog.metadata.image import MetadataImage
@@ -105,7 +105,7 @@ def _lost(now: Joint) -> Stepped:
 def _append(now: Joint, number: int, records: Sequence[MetadataRecord]) -> Stepped:
     try:
         data = _encoded(records, now.applied.image)
-    except KafkalogError as problem:  # of these records alone
+    except Exception as problem:  # of these records alone
         return now, [controller.StoreResult(number, [problem])]
     wanted = raft.Append((now.epoch, number), len(data), data, now.epoch)
     return now._replace(pending=_Pending(number)), [wanted]

@@ -122,9 +122,9 @@ class RaftThread:
         self._events.put(_End())
         self._flushes.put(0)
         if self._peers is not None:
-            self._peers.stop()
             for thread in self._threads:
                 thread.join()
+            self._peers.stop()  # now that nothing is sent to further ones
             self._peers.join()
         while not self._events.empty():
             event = self._events.get()
@@ -143,6 +143,7 @@ class RaftThread:
         self.state = state._replace(high_watermark=min(known, view.end), next_number=number)
         self._timer_ms, self._revive_s = now_ms, inf
         self.problem = None
+        self._quiet.clear()
 
     def _loop(self) -> None:
         while not isinstance(event := self._next(), _End):
@@ -198,7 +199,7 @@ class RaftThread:
 
     def _revive(self) -> None:
         try:
-            self._disk.discard()
+            self._disk.settle()
             self._begin(self._disk.view(), self._disk.stored())
         except Exception as problem:
             self._fall(problem)

@@ -41,7 +41,8 @@ __all__ = ["MetadataReplica"]
 _logger = logging.getLogger(__name__)
 
 ASKED_BYTES_MAX = 67_108_864
-"""Limit for requests without an answer; beyond it any more must be sent again."""
+"""Limit for requests without an answer, each for those to Raft and to the controller; beyond it any
+more must be sent again."""
 REQUEST_BYTES = 2_000
 """Bytes of a request besides its decoded body."""
 RESPONSE_BYTES_MAX = 64 << 20
@@ -86,7 +87,7 @@ class MetadataReplica:
         self._turns = threading.Condition()  # guards the next
         self._turned: list[Callable[[], None]] = []
         self._asking = threading.Lock()  # guards what follows
-        self._asked_bytes = 0
+        self._asked_bytes = {True: 0, False: 0}  # True: of Raft, which no other may hold up
         self._takes = True
         self._started = False
 
@@ -212,27 +213,30 @@ class MetadataReplica:
         Raises: Timeout: requests of ASKED_BYTES_MAX wait.
         """
         size += REQUEST_BYTES
+        of_raft = api.key in RAFT_APIS
 
         def answered(body: Body | Exception | None) -> None:
             with self._asking:
-                self._asked_bytes -= size
+                self._asked_bytes[of_raft] -= size
             answer(body)
 
         with self._asking:
             takes = self._takes and self._started
-            if takes and self._asked_bytes >= ASKED_BYTES_MAX:
-                raise Timeout(f"node {self.identity.node}: requests of {self._asked_bytes} bytes "
-                              "wait for the quorum")  # fmt: skip
+            if takes and (waiting := self._asked_bytes[of_raft]) >= ASKED_BYTES_MAX:
+                raise Timeout(f"node {self.identity.node}: requests of {waiting} bytes wait for "
+                              "the quorum")  # fmt: skip
+            known = getattr(request, "cluster_id", None) in (None, self.identity.cluster_id)
             if takes:
-                self._asked_bytes += size
+                self._asked_bytes[of_raft] += size
+            # With the lock held: none comes after the end, which answers all that came before.
+            if takes and not of_raft:
+                self._controller.put(ClientRequest(answered, api, request, version, context))
+            elif takes and known:
+                self._raft.put(Ask(api, request, version, listener, answered))
         if not takes:
             answer(None)
-        elif api.key not in RAFT_APIS:
-            self._controller.put(ClientRequest(answered, api, request, version, context))
-        elif getattr(request, "cluster_id", None) not in (None, self.identity.cluster_id):
+        elif of_raft and not known:
             answered(refusal(api, ErrorCode.INCONSISTENT_CLUSTER_ID))
-        else:
-            self._raft.put(Ask(api, request, version, listener, answered))
 
     # ---- between the threads ---------------------------------------------------------------------
 

@@ -39,7 +39,9 @@ from kafkalog.wire.tables.controller import (
 )
 from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
 
-__all__ = ["CONTROLS", "FORWARDED", "OF_CONTROLLER", "ROUTES", "Route", "Routes", "routes_of"]
+__all__ = [
+    "CONTROLS", "FORWARDED", "OF_CONTROLLER", "OF_VOTERS", "ROUTES", "Route", "Routes", "routes_of",
+]  # fmt: skip
 
 _DESCRIBE, _ALTER, _ACTION = Operation.DESCRIBE, Operation.ALTER, Operation.CLUSTER_ACTION
 _CLUSTER = Kind.CLUSTER
@@ -152,8 +154,13 @@ ROUTES: dict[int, Route] = {
 """By API key: exactly the APIs that wire/tables says our broker serves."""
 
 
+OF_VOTERS: dict[int, Route] = {
+    api.key: Route(controller.to_controller, ((_ALTER, _CLUSTER),))
+    for api in api_versions.OF_VOTERS
+}
+"""What a broker of a KRaft cluster serves besides: changes of the voters."""
 FORWARDED = frozenset(
-    key for key, one in ROUTES.items()
+    key for key, one in {**ROUTES, **OF_VOTERS}.items()
     if one.handler in (controller.to_controller, acls.alter_acls, cluster.describe_quorum)
 )  # fmt: skip
 """APIs that a broker of a KRaft cluster only forwards: the controller, whose ACLs are newer, checks
@@ -173,7 +180,10 @@ OF_CONTROLLER: dict[int, Route] = {
 
 _OF_MEMBER = Routes(api_versions.announced(True), {**ROUTES, **OF_CONTROLLER}, CONTROLS)
 _ALONE = Routes(api_versions.announced(False), ROUTES)
-_UNDER_CONTROLLERS = Routes(api_versions.announced(False), ROUTES, forwarded=FORWARDED)
+_UNDER_CONTROLLERS = Routes(
+    api_versions.announced(False, under_controllers=True), {**ROUTES, **OF_VOTERS},
+    forwarded=FORWARDED,
+)  # fmt: skip
 
 
 def routes_of(*, on_zookeeper: bool = False, under_controllers: bool = False) -> Routes:

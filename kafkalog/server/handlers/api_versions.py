@@ -21,6 +21,8 @@ OF_CONTROLLER = (ALTER_PARTITION, ALLOCATE_PRODUCER_IDS, CONTROLLED_SHUTDOWN)
 OF_METADATA_LOG = (apis.DESCRIBE_QUORUM, apis.UNREGISTER_BROKER, apis.UNREGISTER_CONTROLLER)
 """APIs about the metadata log (KRaft), which nodes of a cluster on ZooKeeper do not have: a client
 that sees them there asks until its time is up.  Kafka 3.9 on ZooKeeper leaves them out, too."""
+OF_VOTERS = (apis.ADD_RAFT_VOTER, apis.REMOVE_RAFT_VOTER)
+"""APIs that change the voters, which only a cluster under controllers of its own can."""
 OF_FEATURES = (apis.CONSUMER_GROUP_HEARTBEAT, apis.CONSUMER_GROUP_DESCRIBE)
 """APIs of features, which are levels in the metadata log."""
 Rows = tuple[tuple[int, int, int], ...]
@@ -31,7 +33,7 @@ ZERO_SINCE = 4
 
 def api_versions(node: Node, request: Request) -> None:
     """Every API with its versions, and the levels of features."""
-    answer_versions(node, request, _rows(node.on_zookeeper))
+    answer_versions(node, request, _rows(node.on_zookeeper, node.under_controllers))
 
 
 def answer_versions(node: Serving, request: Request, rows: Rows) -> None:
@@ -62,9 +64,11 @@ def _refused(node: Serving, request: Request) -> ErrorCode:
 
 
 @cache
-def announced(member: bool) -> Mapping[int, range]:
+def announced(member: bool, under_controllers: bool = False) -> Mapping[int, range]:
     """The versions of each API that is announced, by key.  `member`: by a node on ZooKeeper, each
-    of which may be asked as the controller."""
+    of which may be asked as the controller; `under_controllers`: by a broker of a KRaft cluster."""
+    if under_controllers:
+        return {**apis.SERVED, **{api.key: api.versions for api in OF_VOTERS}}
     if not member:
         return apis.SERVED
     served = {**apis.SERVED, **{api.key: api.versions for api in OF_CONTROLLER}}
@@ -73,8 +77,8 @@ def announced(member: bool) -> Mapping[int, range]:
 
 
 @cache
-def _rows(member: bool) -> Rows:
-    return rows_of(announced(member))
+def _rows(member: bool, under_controllers: bool) -> Rows:
+    return rows_of(announced(member, under_controllers))
 
 
 def rows_of(versions: Mapping[int, range]) -> Rows:

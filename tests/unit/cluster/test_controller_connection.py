@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 import kafkalog
 from kafkalog import errors
-from kafkalog.client.link.transport import Options, parse_servers
+from kafkalog.client.link.transport import Address, Options, parse_servers
 from kafkalog.cluster.node.controller_connection import ControllerConnection
 from kafkalog.config.server import ServerConfig
 from kafkalog.metadata.requests import NewTopic, NewTopics
@@ -20,7 +21,7 @@ from tests.support.membership import joined, reigns
 from tests.support.sasl import settings
 from tests.support.scripted import SILENCE, Peer
 from tests.support.secured import PLAIN, jaas
-from tests.support.waiting import wait_for
+from tests.support.waiting import LIMIT_S, wait_for
 
 ASKED = {"broker_id": 1, "broker_epoch": 0, "topics": []}
 
@@ -45,6 +46,52 @@ def test_a_request_moves_to_the_next_controller() -> None:
         with pytest.raises(errors.PeerGone):
             answer.result()
         assert line.ask(ALTER_PARTITION, ASKED).error_code == ErrorCode.NONE
+
+
+def test_a_request_waits_while_no_controller_is_known() -> None:
+    """The last one may have carried it out: its answer is not thrown away."""
+    ends = threading.Event()
+
+    def answer(*_: object) -> dict[str, object]:
+        ends.wait(LIMIT_S)
+        return {"error_code": 0, "topics": []}
+
+    with controller(answer) as peer, ThreadPoolExecutor(1) as pool:
+        seen: list[tuple[int, Address | None]] = [(7, Address("127.0.0.1", peer.port))]
+        line = ControllerConnection(1, lambda: seen[-1], Options())
+        asked = pool.submit(line.ask, ALTER_PARTITION, ASKED)
+        wait_for(lambda: peer.count(ALTER_PARTITION), "it is asked")
+        seen.append((-1, None))
+        line.turn()
+        ends.set()
+        assert asked.result().error_code == ErrorCode.NONE
+        line.close()
+
+
+def test_a_request_does_not_wait_for_an_earlier_reign() -> None:
+    """A node that is the controller again may have lost the request, and its connection."""
+    with controller(SILENCE) as peer, ThreadPoolExecutor(1) as pool:
+        epochs, where = [1], (7, Address("127.0.0.1", peer.port))
+        line = ControllerConnection(1, lambda: where, Options(), lambda: epochs[-1])
+        asked = pool.submit(line.ask, ALTER_PARTITION, ASKED)
+        wait_for(lambda: peer.count(ALTER_PARTITION), "it is asked")
+        epochs.append(2)
+        line.turn()
+        with pytest.raises(errors.PeerGone):
+            asked.result()
+        line.close()
+
+
+def test_an_idle_connection_ends_with_its_reign() -> None:
+    """The next request does not fail on it: its sender would take its outcome for unknown."""
+    with controller({"error_code": 0, "topics": []}) as peer:
+        epochs, where = [1], (7, Address("127.0.0.1", peer.port))
+        line = ControllerConnection(1, lambda: where, Options(), lambda: epochs[-1])
+        line.ask(ALTER_PARTITION, ASKED)
+        epochs.append(2)
+        line.turn()
+        assert line.ask(ALTER_PARTITION, ASKED).error_code == ErrorCode.NONE
+        line.close()
 
 
 def test_a_close_waits_for_no_answer() -> None:

@@ -173,6 +173,24 @@ def test_a_crash_before_the_log_is_emptied_is_finished(manager: Manager) -> None
     assert (again.view().start, again.view().end) == (40, 40)
 
 
+def test_a_log_that_could_not_be_emptied_is_emptied_before_it_is_read_again(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its records are none that the snapshot's leader has committed."""
+    disk, end = disk_of(manager), OffsetAndEpoch(40, 3)
+    leads(disk, 0, 1, VersionChange(1), VOTERS)
+    fetch(disk, end, snapshot())
+
+    def refused(*_: object) -> None:
+        raise errors.IoFailed("the disk")
+
+    with monkeypatch.context() as patch, pytest.raises(errors.IoFailed):
+        patch.setattr("kafkalog.quorum.replica.disk.truncate_fully", refused)
+        disk.finish_snapshot(end)
+    disk.settle()
+    assert (disk.view().start, disk.view().end) == (40, 40)
+
+
 def test_a_log_without_the_snapshot_before_it_is_refused(manager: Manager) -> None:
     disk, end = disk_of(manager), OffsetAndEpoch(40, 3)
     fetch(disk, end, snapshot())

@@ -67,6 +67,11 @@ def test_an_append_ends_when_its_last_record_is_applied() -> None:
     assert effects == [controller.StoreResult(1, [known])]
 
 
+def test_a_record_that_has_no_bytes_is_the_mistake_of_its_request_alone() -> None:
+    _, (outcome,) = after(active(), Append(1, [("NoOpRecord", {"nonsense": 1})]))
+    assert outcome.number == 1 and isinstance(outcome.results[0], TypeError)
+
+
 def test_records_may_be_applied_before_their_offset_is_known() -> None:
     now, (wanted,) = after(active(), Append(1, [TOPIC]))
     now, effects = after(now, Applied(7, IMAGE))

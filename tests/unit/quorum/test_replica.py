@@ -15,6 +15,7 @@ from kafkalog.kraft.snapshots import list_snapshots
 from kafkalog.quorum.replica import controller_thread, raft_thread, replica
 from kafkalog.quorum.replica.answers import RAFT_APIS, refusal
 from kafkalog.quorum.replica.disk import ReplicaDisk
+from kafkalog.quorum.replica.peers import Peers
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.copies import batches_in
@@ -192,6 +193,24 @@ def test_requests_that_wait_are_bounded(tmp_path: Path) -> None:
         held.set()
 
 
+def test_requests_that_wait_for_the_controller_hold_up_none_of_raft(tmp_path: Path) -> None:
+    """Those may be what the controller waits for."""
+    with Replicas(tmp_path, [1], [1]) as quorum:
+        quorum.start(1)
+        quorum.active()
+        held, holds = threading.Event(), threading.Event()
+        quorum[1].listen(lambda _: (holds.set(), held.wait()))
+        wait_for(holds.is_set, "the controller's thread is busy")
+        large = replica.ASKED_BYTES_MAX
+        quorum[1].ask(apis.BROKER_HEARTBEAT, object(), 1, lambda _: None, size=large)
+        try:
+            with pytest.raises(errors.Timeout):
+                quorum[1].ask(apis.BROKER_HEARTBEAT, object(), 1, lambda _: None)
+            assert describe(quorum, 1).leader_id == 1
+        finally:
+            held.set()
+
+
 def test_a_stopped_replica_answers_that_it_is_not_the_controller(tmp_path: Path) -> None:
     with Replicas(tmp_path, [1], [1]) as quorum:
         quorum.start(1)
@@ -202,6 +221,24 @@ def test_a_stopped_replica_answers_that_it_is_not_the_controller(tmp_path: Path)
         answered: list[Any] = []
         one.ask(apis.BROKER_HEARTBEAT, object(), 1, answered.append)
         assert answered == [None]
+
+
+def test_connections_end_once_nothing_more_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that begins later would never end."""
+    names: list[str] = []
+    stop = Peers.stop
+
+    def stopped(peers: Peers) -> None:
+        names.extend(one.name for one in threading.enumerate())
+        stop(peers)
+
+    monkeypatch.setattr(Peers, "stop", stopped)
+    with Replicas(tmp_path, [1], [1]) as quorum:
+        quorum.start(1)
+        quorum.active()
+    assert names and "quorum 1" not in names
 
 
 def test_a_broker_of_the_same_process_follows_without_fetching(tmp_path: Path) -> None:

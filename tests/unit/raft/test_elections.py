@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from typing import Any
 
 import pytest
 
@@ -141,6 +142,17 @@ def test_a_log_that_no_candidate_has_is_refused(last: int, pre_vote: bool, valid
     answer = one.asks(VoteRequest(key(1), 3, key(2), last, 5, pre_vote))
     assert answer.error_code == (ErrorCode.NONE if valid else ErrorCode.INVALID_REQUEST)
     assert one.state.epoch == (3 if valid else 1)
+
+
+@pytest.mark.parametrize("request_", [
+    VoteRequest(key(1), 3, key(-1), 2, 5, False), BeginQuorumEpochRequest(key(1), -1, 3),
+    EndQuorumEpochRequest(-1, 3, ()),
+])  # fmt: skip
+def test_a_node_without_a_number_is_refused(request_: Any) -> None:
+    """The file quorum-state has no word for its vote or its leadership."""
+    one = Replica(1, log_of(1))
+    assert one.asks(request_).error_code == ErrorCode.INVALID_REQUEST
+    assert one.state.epoch == 1
 
 
 def test_an_observer_never_stands() -> None:

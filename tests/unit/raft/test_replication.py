@@ -51,6 +51,17 @@ def follower(*epochs: int, high_watermark: int = 0) -> Replica:
     return one
 
 
+# ---- requests that no replica sends ----
+
+
+@pytest.mark.parametrize(("offset", "epoch"), [(-5, 1), (-1, 0), (0, -1)])
+def test_a_fetch_below_all_offsets_is_refused(offset: int, epoch: int) -> None:
+    """No batch is there that its answer could have."""
+    one = leader(1, 1)
+    assert one.fetch(2, offset, epoch).error_code == ErrorCode.INVALID_REQUEST
+    assert not one.role.progress
+
+
 # ---- the high watermark ------------------------------------------------------------------------
 
 

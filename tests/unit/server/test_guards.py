@@ -2,7 +2,7 @@
 
 from kafkalog.security.permissions import Kind
 from kafkalog.server.guards import GUARDS
-from kafkalog.server.handlers import CONTROLS, OF_CONTROLLER, ROUTES
+from kafkalog.server.handlers import CONTROLS, OF_CONTROLLER, OF_VOTERS, ROUTES
 from kafkalog.wire import apis
 from tests.house import tree
 from tests.support.authorization_requests import REQUESTS
@@ -10,7 +10,7 @@ from tests.support.authorization_requests import REQUESTS
 
 def test_every_api_has_a_row() -> None:
     """An API that is served says which permissions it asks for, in one place."""
-    for key, route in {**ROUTES, **CONTROLS, **OF_CONTROLLER}.items():
+    for key, route in {**ROUTES, **CONTROLS, **OF_CONTROLLER, **OF_VOTERS}.items():
         assert bool(route.needs) != (key in GUARDS), apis.BY_KEY.get(key, key)
         assert {kind for _, kind in route.needs} <= {Kind.CLUSTER}
 
@@ -33,4 +33,4 @@ def test_the_document_has_every_api() -> None:
         if line.startswith("| ")
         for name in line.split("|")[1].strip().split(", ")
     }
-    assert {apis.BY_KEY[key].name for key in ROUTES} - named == set()
+    assert {apis.BY_KEY[key].name for key in {**ROUTES, **OF_VOTERS}} - named == set()

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from kafkalog import Consumer, Producer, TopicPartition, errors
+from kafkalog import Admin, Consumer, Producer, TopicPartition, errors
 from kafkalog.config.server import ServerConfig
 from kafkalog.replication.roles import Effect, Lead
 from kafkalog.server.broker import Broker, node_of
@@ -151,6 +151,21 @@ def test_requests_of_clients_are_forwarded_with_their_principal(
     assert controller.enveloped == [("CreateTopics", *who), ("DescribeQuorum", *who)]
 
 
+def test_changes_of_voters_are_forwarded(controller: Controller, tmp_path: Path) -> None:
+    """Also our client's, and the controller's refusal comes back."""
+    done = {"error_code": 0, "error_message": None}
+    controller.answers[apis.ADD_RAFT_VOTER.key] = done
+    refusal = {"error_code": ErrorCode.VOTER_NOT_FOUND, "error_message": "none such"}
+    controller.answers[apis.REMOVE_RAFT_VOTER.key] = refusal
+    with started(controller, tmp_path / "d") as broker, Admin(broker.bootstrap_servers) as admin:
+        admin.add_raft_voter(3, UUID(int=3), [("CONTROLLER", "localhost", 9093)])
+        with pytest.raises(errors.KafkalogError, match="none such") as found:
+            admin.remove_raft_voter(3, UUID(int=4))
+        assert found.value.code == ErrorCode.VOTER_NOT_FOUND
+    who = "User:ANONYMOUS", b"\x7f\0\0\1"
+    assert controller.enveloped == [("AddRaftVoter", *who), ("RemoveRaftVoter", *who)]
+
+
 def test_a_request_whose_turn_comes_too_late_is_not_forwarded(
     controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,11 +188,13 @@ def test_an_envelope_that_is_refused_is_an_error(controller: Controller, tmp_pat
 
 
 def test_it_is_a_broker_of_kraft_to_clients(controller: Controller, tmp_path: Path) -> None:
-    """ApiVersions has what a single node has, and the cluster's features with their epoch."""
+    """ApiVersions has what a single node has, changes of voters, and the features."""
     with started(controller, tmp_path / "d") as broker, Raw(broker.bootstrap_servers) as raw:
         body = {"client_software_name": "a", "client_software_version": "1"}
         answer = raw.call(apis.API_VERSIONS, 4, **body)
-        assert {one.api_key for one in answer.api_keys} == set(apis.SERVED)
+        assert {one.api_key for one in answer.api_keys} == set(apis.SERVED) | {
+            apis.ADD_RAFT_VOTER.key, apis.REMOVE_RAFT_VOTER.key,
+        }  # fmt: skip
         levels = {one.name: one.max_version_level for one in answer.finalized_features}
         assert levels["metadata.version"] == 27
         assert answer.finalized_features_epoch > 0

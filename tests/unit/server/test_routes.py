@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkalog.security.permissions import SUPPORTED, Kind, Operation, everything
 from kafkalog.server.guards import GUARDS
-from kafkalog.server.handlers import CONTROLS, ROUTES, routes_of
+from kafkalog.server.handlers import CONTROLS, OF_VOTERS, ROUTES, routes_of
 from kafkalog.server.request import KNOWN
 from kafkalog.wire import apis
 
@@ -21,6 +21,15 @@ def test_only_a_member_of_a_cluster_obeys_a_controller() -> None:
             assert routes_of(on_zookeeper=True).served(api, version)
             assert not routes_of().served(api, version)
         assert not routes_of(on_zookeeper=True).served(api, api.max_version + 1)
+
+
+def test_only_a_broker_under_controllers_changes_voters() -> None:
+    for key in OF_VOTERS:
+        api = KNOWN[key]
+        for version in api.versions:
+            assert routes_of(under_controllers=True).served(api, version)
+            assert not routes_of().served(api, version)
+            assert not routes_of(on_zookeeper=True).served(api, version)
 
 
 def test_every_request_but_the_first_needs_a_permission_that_there_is() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kafkalog.raft.log import OffsetAndEpoch
+from kafkalog.raft.log import last_epoch
 from kafkalog.raft.messages import RemoveRaftVoterRequest, Request, VoteRequest
 from kafkalog.simulate.quorum.cluster import Cluster
 from kafkalog.simulate.quorum.mutants import MUTANTS, planted
@@ -70,17 +70,27 @@ def the_change_of_2015(stage: Stage) -> None:
     stage.cluster.world.run(stage.cluster.world.now_ms + 5_000)
 
 
+def _says_so(node: Node) -> bool:
+    """True if a node's quorum-state names it as the leader."""
+    return node.disk.stored is not None and node.disk.stored.leader_id == node.id
+
+
 def a_late_candidate(stage: Stage) -> None:
-    """A request for a vote in the leader's epoch arrives after the leader started again."""
+    """A leader loses power, and the first record of its epoch with it; then a request for its vote
+    in that epoch arrives."""
+    first = stage.leader
+    first.stop()
+    stage.until(lambda: any(one.leads and _says_so(one) for one in stage.cluster.nodes))
     leader = stage.leader
     assert leader.state is not None
     epoch = leader.state.epoch
-    other = next(one for one in stage.cluster.nodes if one is not leader)
+    other = next(one for one in stage.cluster.nodes if one not in (first, leader))
     assert other.state is not None
     leader.stop()
+    leader.disk.truncate(leader.disk.synced)
     leader.start()
-    end = OffsetAndEpoch(other.state.log.end, epoch)
-    asked = VoteRequest(leader.key, epoch, other.key, end.epoch, end.offset, False)
+    view = other.state.log
+    asked = VoteRequest(leader.key, epoch, other.key, last_epoch(view), view.end, False)
     leader.deliver(Request(Token(other.id, other.life, 1_000, asked), asked))
     stage.cluster.world.run(stage.cluster.world.now_ms + 100)
 
