@@ -76,10 +76,14 @@ class QuorumConfig(Settings):
         low=1,
     )
     controller_quorum_election_backoff_max_ms = Whole(
-        1000, "The longest wait after an election that nobody won.", unit="ms", low=0
+        1000,
+        "Accepted, with no effect: the waits between elections are drawn from "
+        "controller.quorum.election.timeout.ms.",
+        unit="ms",
+        low=0,
     )
     controller_quorum_append_linger_ms = Whole(
-        25, "How long the leader may wait for more records before it writes some.", unit="ms", low=0
+        25, "Accepted, with no effect: the leader writes records at once.", unit="ms", low=0
     )
     controller_quorum_retry_backoff_ms = Whole(
         20, "Wait after a request to the quorum that failed.", unit="ms", low=0
@@ -112,7 +116,8 @@ class QuorumConfig(Settings):
     )
     metadata_max_retention_ms = Long(
         7 * 86_400_000,
-        "Age above which a snapshot of the metadata is deleted if there is a newer one; -1: none.",
+        "As a controller: age of the oldest record above which a snapshot truncates the metadata "
+        "log that it replaces, as for metadata.max.retention.bytes; -1: none.",
         unit="ms",
         low=-1,
     )
