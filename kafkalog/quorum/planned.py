@@ -35,7 +35,7 @@ __all__ = [
 Body = dict[str, Any]
 NO_TIME = -1
 NODE_DIGITS = 10
-"""Of the largest number of a node."""
+"""Those of the largest number of a node."""
 
 
 # ---- settings ----------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def look_up(lookup: Lookup, names: Iterable[str], version: int) -> Found:
     every = {name for some in found.values() for name in some}
     try:
         visible = set(lookup.visible(sorted(every))) if every else every
-    except Exception:  # otherwise the group would wait for ever
+    except Exception:  # else the group gets no answer to its lookup
         LOG.exception("group %s: the topics of its patterns", lookup.group_id)
         return Found({}, version)
     return Found({text: frozenset(some & visible) for text, some in found.items()}, version)

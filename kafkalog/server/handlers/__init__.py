@@ -158,7 +158,7 @@ OF_VOTERS: dict[int, Route] = {
     api.key: Route(controller.to_controller, ((_ALTER, _CLUSTER),))
     for api in api_versions.OF_VOTERS
 }
-"""What a broker of a KRaft cluster serves besides: changes of the voters."""
+"""Served only by a broker of a KRaft cluster: changes of the voters."""
 FORWARDED = frozenset(
     key for key, one in {**ROUTES, **OF_VOTERS}.items()
     if one.handler in (controller.to_controller, acls.alter_acls, cluster.describe_quorum)

@@ -22,7 +22,7 @@ def desk() -> ConsumerDesk:
 
 
 def consumer(desk: ConsumerDesk) -> Any:
-    """What the coordinator knows about the group's members that heartbeat."""
+    """The coordinator's knowledge about the group's members that heartbeat."""
     (shard,) = (one for one in desk.core.shards.values() if "g" in one.groups)
     return shard.groups["g"].consumer
 
@@ -170,7 +170,7 @@ def test_much_that_failed_is_written_over_in_parts(desk: ConsumerDesk) -> None:
     assert max(sizes) < 120_000
 
 
-def test_what_members_say_later_counts_as_memory() -> None:
+def test_later_texts_of_members_count_as_memory() -> None:
     """Also what is not a topic."""
     desk = ConsumerDesk(config(**MODERN, kafkalog_groups_max_bytes=12_000))
     desk.enter("a")
