@@ -84,9 +84,14 @@ def revoke(admin: Raw) -> Change:
 def await_coordinator(raw: Raw, kind: int, key: str) -> None:
     def ready() -> bool:
         found = raw.call(apis.FIND_COORDINATOR, 4, key_type=kind, coordinator_keys=[key])
-        return not found.coordinators[0].error_code
+        if found.coordinators[0].error_code or kind:
+            return not found.coordinators[0].error_code
+        described: Any = raw.call(
+            apis.DESCRIBE_GROUPS, 5, groups=[key], include_authorized_operations=False
+        )
+        return described.groups[0].error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
-    wait_for(ready, "the coordinator")
+    wait_for(ready, "the coordinator, which has read its partition")
 
 
 def join(raw: Raw, member_id: str) -> int:

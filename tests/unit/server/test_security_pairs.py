@@ -87,7 +87,7 @@ def test_a_transaction_whose_producer_loses_its_right(
     if kind == "topic":
         assert client.end(commit=True).error_code == OK
         ruled.allow(kind, "t")
-        assert seen(ruled.raw, 1) > 0
+        wait_for(lambda: seen(ruled.raw, 1) > 0, "its marker, which comes after the answer")
     else:
         assert client.end(commit=True).error_code == denied
         assert seen(ruled.raw, 0) > 0 and seen(ruled.raw, 1) == 0
