@@ -30,8 +30,6 @@ from benchmarks.broker.clusters import (
     KafkaCluster,
     OurCluster,
     OurQuorum,
-    made,
-    until,
 )
 from benchmarks.measure import Part, Want, scaled
 from tests.support import apache
@@ -154,23 +152,7 @@ def test_leader_of_the_quorum(
     measure_together: Any, running: dict[str, Cluster], crowded: dict[str, str]
 ) -> None:
     def side(name: str) -> Callable[[], dict[str, float]]:
-        cluster, topic = running[name], crowded[name]
-
-        def once() -> dict[str, float]:
-            cluster.in_sync(topic)
-            node = cluster.controller()
-            left = ",".join(f"127.0.0.1:{p}" for n, p in cluster.ports.items() if n != node)
-            fresh = f"made-{time.monotonic_ns()}"
-            with kafkalog.Admin(left, request_timeout_ms=1_000) as admin:
-                admin.describe_cluster()
-                begun_s = time.perf_counter()
-                cluster.kill(node)
-                until(lambda: made(admin, fresh), "a topic is made", 0.02)
-                taken_s = time.perf_counter() - begun_s
-            cluster.back(node, topic)
-            return {"quorum-leader": taken_s}
-
-        return once
+        return lambda: {"quorum-leader": running[name].replace_controller(crowded[name])}
 
     work = f"The quorum's leader dies, {MANY:,} partitions: until a topic is created"
     parts = [

@@ -23,7 +23,7 @@ from tests.support.zookeeper import ZooKeeper
 
 __all__ = [
     "FSYNC", "KAFKA", "ON_ZOOKEEPER", "SESSION_MS", "Cluster", "KafkaCluster", "OurCluster",
-    "OurQuorum", "clusters", "made", "until",
+    "OurQuorum", "clusters", "until",
 ]  # fmt: skip
 
 FSYNC = f"{OURS}, fsync"
@@ -67,7 +67,7 @@ def until(condition: Callable[[], object], what: str, pause_s: float = 0.001) ->
         pause.wait(pause_s)
 
 
-def made(admin: kafkalog.Admin, topic: str) -> bool:
+def _created(admin: kafkalog.Admin, topic: str) -> bool:
     """Create a topic; one that is there was created by an attempt whose answer was lost."""
     with suppress(errors.TopicExists):
         admin.create_topics([(topic, 1, 1)], timeout_ms=500).check()
@@ -124,6 +124,22 @@ class Cluster:
         self.begin(node)
         self.all_there()
         self.in_sync(topic)
+
+    def replace_controller(self, topic: str) -> float:
+        """Kill the controller's node, and restart it; returns the seconds from its death until a
+        topic is created.  `topic`: one whose replicas are all in sync before and after."""
+        self.in_sync(topic)
+        node = self.controller()
+        left = ",".join(f"127.0.0.1:{port}" for n, port in self.ports.items() if n != node)
+        fresh = f"made-{time.monotonic_ns()}"
+        with kafkalog.Admin(left, request_timeout_ms=1_000) as admin:
+            admin.describe_cluster()
+            begun_s = time.perf_counter()
+            self.kill(node)
+            until(lambda: _created(admin, fresh), "a topic is created", 0.02)
+            taken_s = time.perf_counter() - begun_s
+        self.back(node, topic)
+        return taken_s
 
     def pause(self, node: int) -> None:
         self.processes[node].send_signal(signal.SIGSTOP)

@@ -13,11 +13,13 @@ from collections.abc import (
 )
 from random import Random
 from typing import Any, NamedTuple, Protocol, TypeVar
+from uuid import UUID
 
 from kafkalog.controller.context import Claim, Context, Copies, Snapshot
 from kafkalog.controller.events import Caller, Clock, Options
 from kafkalog.controller.records import Record
 from kafkalog.controller.requests import RequestBatch
+from kafkalog.disk.layout import uuid_text
 from kafkalog.metadata.image import MetadataImage, Partition, Topic
 
 __all__ = ["Active", "Answer", "NotActive", "Periodic", "Steps", "Store", "Work"]
@@ -101,6 +103,13 @@ class Active:
                  for name, topic_id in context.ids.items()}  # fmt: skip
         names = {topic_id: name for name, topic_id in context.ids.items()}
         return self.store.image._replace(topics=found, names=names)
+
+    def new_id(self) -> UUID:
+        """A topic's id; none begins with a dash, which commands would take for an option."""
+        while True:
+            found = UUID(int=self.random.getrandbits(128), version=4)
+            if not uuid_text(found).startswith("-"):
+                return found
 
 
 Answer = Callable[[Active, Any, int], Steps[dict[str, Any]]]

@@ -26,7 +26,6 @@ from kafkalog.controller.topic_rules import (
     delete_topics,
     error_fields,
 )
-from kafkalog.disk.layout import uuid_text
 from kafkalog.metadata import translation
 from kafkalog.metadata.configs import Refused
 from kafkalog.metadata.image import Topic
@@ -51,15 +50,8 @@ def _cluster(active: Active, enlarged: Collection[str] = ()) -> Cluster:
         deleted=context.deleted, deletes=active.options.deletes,
         zookeeper=True,
         problem=lambda record: active.store.problem(context, record),
-        new_id=lambda: _new_id(active), charge=active.caller.charge,
+        new_id=active.new_id, charge=active.caller.charge,
     )  # fmt: skip
-
-
-def _new_id(active: Active) -> uuid.UUID:
-    while True:
-        found = uuid.UUID(int=active.random.getrandbits(128), version=4)
-        if not uuid_text(found).startswith("-"):
-            return found
 
 
 def _topic(name: str, topic_id: uuid.UUID, replicas: Mapping[int, tuple[int, ...]]) -> Topic:

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from kafkalog.config.broker import BrokerConfig
+from kafkalog.config.server import ServerConfig
 from kafkalog.controller.context import Claim, Snapshot
 from kafkalog.controller.requests import Send
 from kafkalog.metadata.source import Charge, free
@@ -54,6 +55,19 @@ class Options(NamedTuple):
     """Seed of random choices, topic ids and replica placement; None: a different one each time."""
     control_listener: str = ""
     """The listener by which the controller reaches brokers; empty: the same."""
+
+    @classmethod
+    def of(cls, config: ServerConfig) -> Options:
+        """Those of a node with these settings."""
+        return cls(
+            config.inner_listener,
+            config.auto_leader_rebalance_enable,
+            config.leader_imbalance_check_interval_seconds * 1000,
+            config.leader_imbalance_per_broker_percentage,
+            config.delete_topic_enable,
+            config,
+            control_listener=config.control_listener,
+        )
 
 
 class Clock(Enum):

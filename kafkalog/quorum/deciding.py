@@ -1,4 +1,4 @@
-"""Records about partitions: who leads them, and what follows when a broker comes or goes.
+"""Records about partitions: elections of leaders, and the effects of a broker that comes or goes.
 
 Pure: every function reads one image, and returns records that are written together.  The rules are
 those of Apache Kafka's ReplicationControlManager.

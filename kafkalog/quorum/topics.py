@@ -28,7 +28,6 @@ from kafkalog.controller.topic_rules import (
     create_topics,
     delete_topics,
 )
-from kafkalog.disk.layout import uuid_text
 from kafkalog.metadata import translation
 from kafkalog.metadata.changes import partition_fields
 from kafkalog.metadata.image import TOPIC, MetadataImage, Partition
@@ -90,16 +89,9 @@ def _cluster(store: Committed, active: Active) -> Cluster:
         image, config, usable, placed,
         factor_default=int(config.get("default.replication.factor", 1)),
         cordoned=all(image.brokers[one].fenced for one in usable), deletes=active.options.deletes,
-        new_id=lambda: _new_id(active), charge=active.caller.charge,
+        new_id=active.new_id, charge=active.caller.charge,
         known=image.brokers, in_sync=_active_brokers(image),
     )  # fmt: skip
-
-
-def _new_id(active: Active) -> uuid.UUID:
-    while True:
-        found = uuid.UUID(int=active.random.getrandbits(128), version=4)
-        if not uuid_text(found).startswith("-"):
-            return found
 
 
 def _written(store: Committed, decision: Decision) -> MetadataRecords:

@@ -39,6 +39,7 @@ from kafkalog.server.coordinators import (
 )
 from kafkalog.server.dispatch import Dispatch
 from kafkalog.server.dynamic import follow_settings, in_effect
+from kafkalog.server.endings import end_all
 from kafkalog.server.faults import Faults
 from kafkalog.server.handlers import routes_of
 from kafkalog.server.handlers.leaders import follow_addresses
@@ -510,15 +511,7 @@ class Broker:
         _logger.info("%s: closed", self.path)
 
     def _end(self) -> None:
-        failure: BaseException | None = None
-        while self._undo:
-            try:
-                self._undo.pop()()
-            except BaseException as problem:
-                _logger.error("%s: %s", self.path, problem)
-                failure = failure or problem
-        if failure is not None:
-            raise failure
+        end_all(self._undo, self.path)
 
     def __enter__(self) -> "Broker":
         return self

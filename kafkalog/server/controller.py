@@ -16,6 +16,7 @@ from kafkalog.directory.identity import check_unlocked
 from kafkalog.errors import InvalidSetting
 from kafkalog.log.owner import absolute
 from kafkalog.server.controller_server import ControllerServer
+from kafkalog.server.endings import end_all
 from kafkalog.server.network import listeners as places
 from kafkalog.server.opening import Opened
 
@@ -79,15 +80,7 @@ class Controller:
             self._end()
 
     def _end(self) -> None:
-        failure: BaseException | None = None
-        while self._undo:
-            try:
-                self._undo.pop()()
-            except BaseException as problem:
-                _logger.error("%s: %s", self.path, problem)
-                failure = failure or problem
-        if failure is not None:
-            raise failure
+        end_all(self._undo, self.path)
 
     def __enter__(self) -> Controller:
         return self

@@ -25,6 +25,7 @@ from kafkalog.server.controllers.registration import OwnRegistration
 from kafkalog.server.controllers.routes import CONTROLLERS_ROUTES
 from kafkalog.server.dispatch import Dispatch
 from kafkalog.server.dynamic import apply_each, in_effect
+from kafkalog.server.endings import end_all
 from kafkalog.server.handlers.api_versions import rows_of
 from kafkalog.server.listener_keys import ListenerKeys
 from kafkalog.server.mechanisms import mechanisms_of
@@ -195,15 +196,7 @@ class ControllerServer:
 
         Raises: the first failure, after everything has ended.
         """
-        failure: BaseException | None = None
-        while self._undo:
-            try:
-                self._undo.pop()()
-            except BaseException as problem:
-                _logger.error("%s: %s", self._name, problem)
-                failure = failure or problem
-        if failure is not None:
-            raise failure
+        end_all(self._undo, self._name)
 
     def abandon(self) -> None:
         """Stop as in a crash: no request is answered any more, nothing is written."""

@@ -261,14 +261,8 @@ def candidate(member: Member, config: ServerConfig) -> Driver:
     from kafkalog.controller.events import Options
     from kafkalog.zookeeper.driver import Driver
 
-    options = Options(
-        member.listener, config.auto_leader_rebalance_enable,
-        config.leader_imbalance_check_interval_seconds * 1000,
-        config.leader_imbalance_per_broker_percentage, config.delete_topic_enable, config,
-        control_listener=config.control_listener,
-    )  # fmt: skip
     return Driver(
-        config.zookeeper_connect, member.node, options, member.timeouts,
+        config.zookeeper_connect, member.node, Options.of(config), member.timeouts,
         config.topic.unclean_leader_election_enable, member.connecting(to_controller=True),
         member.at_zookeeper,
     )  # fmt: skip

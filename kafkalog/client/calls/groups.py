@@ -43,6 +43,10 @@ IDS_SINCE = 10
 """From this version on, OffsetCommit and OffsetFetch have topic ids instead of names."""
 
 
+NOT_NEWER = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
+"""Answers to ConsumerGroupDescribe about a group that is not there, or is of another type."""
+
+
 class GroupListing(NamedTuple):
     """A group in a list."""
 
@@ -145,9 +149,38 @@ def describe_groups(
         connection: Connection, some: list[str], wait_ms: int
     ) -> Iterable[tuple[str, GroupInfo | errors.KafkalogError]]:
         answer = connection.call(apis.DESCRIBE_GROUPS, {"groups": some}, timeout_ms=wait_ms)
-        return [(one.group_id, _group(cluster, one)) for one in answer.groups]
+        found = {one.group_id: _group(cluster, one) for one in answer.groups}
+        others = [name for name, one in found.items() if getattr(one, "state", "") == "Dead"]
+        if others and apis.CONSUMER_GROUP_DESCRIBE.key in connection.ranges:
+            body = {"group_ids": others, "include_authorized_operations": False}
+            newer = connection.call(apis.CONSUMER_GROUP_DESCRIBE, body, timeout_ms=wait_ms)
+            for row in newer.groups:
+                if row.error_code not in NOT_NEWER:
+                    found[row.group_id] = _newer_group(cluster, row)
+        return found.items()
 
     return each(cluster, groups, cluster.coordinator, ask, timeout_ms)
+
+
+def _newer_group(cluster: Cluster, found: Any) -> GroupInfo | errors.KafkalogError:
+    """A group whose members heartbeat (KIP-848)."""
+    name = found.group_id
+    if found.error_code:
+        return failure(found.error_code, f"group {name!r}", found.error_message)
+    members = tuple(sorted(
+        MemberInfo(
+            one.member_id, one.instance_id, one.client_id, one.client_host,
+            tuple(sorted(
+                TopicPartition(row.topic_name, number)
+                for row in one.assignment.topic_partitions for number in row.partitions
+            )),
+        )
+        for one in found.members
+    ))  # fmt: skip
+    return GroupInfo(
+        name, found.group_state, "consumer", found.assignor_name, members,
+        cluster.coordinator(name),
+    )  # fmt: skip
 
 
 def _group(cluster: Cluster, found: Any) -> GroupInfo | errors.KafkalogError:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from kafkalog.client.link.transport import Address
 from kafkalog.disk.layout import METADATA_TOPIC
-from kafkalog.raft.codec import FETCH_BYTES, response_fields
+from kafkalog.raft.codec import API_OF, FETCH_BYTES, response_fields
 from kafkalog.raft.log import version_of
 from kafkalog.raft.replicas import ReplicaKey, is_voter
 from kafkalog.raft.roles import Leader, Progress, same_replica
@@ -30,10 +30,7 @@ __all__ = ["RAFT_APIS", "Ask", "Body", "answer_fields", "describe_quorum", "refu
 Body = Mapping[str, Any]
 SNAPSHOT_BYTES = 1 << 20
 """The most bytes of one piece of a snapshot."""
-RAFT_APIS = frozenset({
-    VOTE.key, BEGIN_QUORUM_EPOCH.key, END_QUORUM_EPOCH.key, FETCH.key, FETCH_SNAPSHOT.key,
-    ADD_RAFT_VOTER.key, REMOVE_RAFT_VOTER.key, UPDATE_RAFT_VOTER.key, DESCRIBE_QUORUM.key,
-})  # fmt: skip
+RAFT_APIS = frozenset(api.key for api in (*API_OF.values(), DESCRIBE_QUORUM))
 """The requests that Raft answers; all others are the active controller's."""
 
 

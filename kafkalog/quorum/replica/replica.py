@@ -80,7 +80,7 @@ class MetadataReplica:
             self._tell, self._turn,
         )  # fmt: skip
         self._controller = ControllerThread(
-            manager, self._disk.log, identity, _controller_options(config),
+            manager, self._disk.log, identity, ControllerOptions.of(config),
             config.topic.unclean_leader_election_enable, config.broker_session_timeout_ms,
             self._disk.first_records(),
         )  # fmt: skip
@@ -267,11 +267,3 @@ def _options(
         auto_join=config.controller_quorum_auto_join_enable,
         itself=Voter(me, endpoints) if endpoints else None,
     )
-
-
-def _controller_options(config: ServerConfig) -> ControllerOptions:
-    return ControllerOptions(
-        config.inner_listener, config.auto_leader_rebalance_enable,
-        config.leader_imbalance_check_interval_seconds * 1000,
-        config.leader_imbalance_per_broker_percentage, config.delete_topic_enable, config,
-    )  # fmt: skip

@@ -108,6 +108,9 @@ class OwnRegistration:
             answer = self._line.ask(CONTROLLER_REGISTRATION, body)
         except KafkalogError as problem:
             return str(problem)
+        except Exception as problem:  # it is asked again
+            _logger.exception("controller %d: its registration failed", self._node)
+            return repr(problem)
         if answer.error_code:
             return f"error {answer.error_code}: {answer.error_message}"
         _logger.info("controller %d: registered", self._node)

@@ -13,6 +13,7 @@ from kafkalog.simulate.quorum.checks import Checks
 from kafkalog.simulate.quorum.cluster import Cluster
 from kafkalog.simulate.quorum.metadata import SESSION_MS, ControllerNode
 from kafkalog.simulate.quorum.node import Node
+from kafkalog.simulate.quorum.run import outcome
 from kafkalog.simulate.quorum.setup import Setup, drawn_setup
 from kafkalog.simulate.run import Result
 from kafkalog.simulate.world import Violated
@@ -225,18 +226,4 @@ def run(seed: int, events: int = 3_000, given: Mapping[str, Any] | None = None) 
         append_ms=5 * setup.append_ms, fault_ms=3 * setup.fault_ms, **(given or {})
     )
     cluster = Governed(seed, setup)
-    failure = ""
-    try:
-        cluster.start()
-        while cluster.world.events < events and cluster.world.happen():
-            pass
-        cluster.settle()
-        cluster.outlive()
-    except Violated as found:
-        failure = str(found)
-        cluster.world.note("!!!", failure)
-    world = cluster.world
-    return Result(
-        seed, failure, world.events, world.now_ms, world.digest, len(cluster.checks.created), (),
-        world.trace,
-    )  # fmt: skip
+    return outcome(cluster, seed, events, lambda: len(cluster.checks.created))

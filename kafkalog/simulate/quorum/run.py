@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafkalog.simulate.quorum.cluster import Cluster
@@ -11,7 +11,7 @@ from kafkalog.simulate.quorum.setup import drawn_setup
 from kafkalog.simulate.run import Result
 from kafkalog.simulate.world import Violated
 
-__all__ = ["run"]
+__all__ = ["outcome", "run"]
 
 
 def run(seed: int, events: int = 3_000, given: Mapping[str, Any] | None = None) -> Result:
@@ -21,6 +21,13 @@ def run(seed: int, events: int = 3_000, given: Mapping[str, Any] | None = None) 
     """
     setup = drawn_setup(random.Random(f"{seed}-setup"))._replace(**(given or {}))
     cluster = Cluster(seed, setup)
+    return outcome(cluster, seed, events, lambda: len(cluster.checks.acknowledged))
+
+
+def outcome(
+    cluster: Cluster, seed: int, events: int, acknowledged: Callable[[], int]
+) -> Result:  # fmt: skip
+    """The outcome of a cluster that is not started yet."""
     failure = ""
     try:
         cluster.start()
@@ -33,6 +40,5 @@ def run(seed: int, events: int = 3_000, given: Mapping[str, Any] | None = None) 
         cluster.world.note("!!!", failure)
     world = cluster.world
     return Result(
-        seed, failure, world.events, world.now_ms, world.digest,
-        len(cluster.checks.acknowledged), (), world.trace,
+        seed, failure, world.events, world.now_ms, world.digest, acknowledged(), (), world.trace,
     )  # fmt: skip

@@ -116,7 +116,9 @@ def test_a_taken_port_is_named(kafkalog: Command, tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         ran = kafkalog("cluster", "try", "--dir", tmp_path / "x", "--port", port - 5)
-        assert (ran.status, f"port {port} is taken" in ran.err) == (1, True)
+        named = re.search(r"port (\d+) is taken", ran.err)
+        # Something else may have one of the five below it.
+        assert ran.status == 1 and named and port - 5 <= int(named[1]) <= port
         assert "first one of 6" in ran.err
     ran = kafkalog("cluster", "try", "--dir", tmp_path / "x", "--port", "65531")
     assert (ran.status, "wanted at most 65530: 5 follow it" in ran.err) == (2, True)

@@ -167,7 +167,25 @@ def test_each_call_that_has_the_brokers_words_is_tried_here() -> None:
     asked = {api for name in used if isinstance(api := getattr(apis, name), Api)}
     found = {api.name for api in asked if worded(api.response.fields)}
     # The quorum is a single item.
-    assert found - {"DescribeQuorum"} == {api.name for api in (*MIXED, apis.UPDATE_FEATURES)}
+    assert found - {"DescribeQuorum"} == {
+        api.name for api in (*MIXED, apis.UPDATE_FEATURES, apis.CONSUMER_GROUP_DESCRIBE)
+    }
+
+
+def test_a_group_of_the_newer_protocol_has_its_own_error(broker: Peer) -> None:
+    """DescribeGroups says that it is no classic group; then the newer request says more."""
+    missing = {"error_code": ErrorCode.GROUP_ID_NOT_FOUND}
+    broker.on(apis.DESCRIBE_GROUPS, {
+        "groups": [{"group_id": name, **missing} for name in ("a", "b", "c")],
+    })  # fmt: skip
+    broker.on(apis.CONSUMER_GROUP_DESCRIBE, {"groups": [
+        {"group_id": "a", **REFUSED}, {"group_id": "b", **DONE, "group_state": "Empty"},
+        {"group_id": "c", **missing},
+    ]})  # fmt: skip
+    with Admin(broker.servers, **QUICK) as admin:  # type: ignore[arg-type]
+        results = admin.describe_groups(["a", "b", "c"])
+    assert {name: one.state for name, one in results.done.items()} == {"b": "Empty", "c": "Dead"}
+    assert str(results.errors["a"]) == f"group 'a': POLICY_VIOLATION: {WHY}"
 
 
 def test_an_update_of_features_has_each_ones_error(broker: Peer) -> None:

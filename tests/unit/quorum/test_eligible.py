@@ -1,4 +1,4 @@
-"""Eligible leader replicas (KIP-966): who leads when the ISR was too small, or is empty.
+"""Eligible leader replicas (KIP-966): elections after the ISR was too small, or empty.
 
 tests/kafka/quorum/test_decisions.py compares the records with Apache Kafka's.
 """

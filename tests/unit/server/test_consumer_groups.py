@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import kafkalog
 from kafkalog.server.broker import Broker
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -52,6 +53,19 @@ def test_topics_that_match_a_pattern_are_found(raw: Raw) -> None:
 
     wait_for(assigned, "the lookup")
     assert [one.partitions for one in parts] == [[0, 1]]
+
+
+def test_an_administrator_sees_the_members(raw: Raw, broker: Broker) -> None:
+    raw.create("t", 2)
+    enter(raw, "a")
+    with kafkalog.Admin(broker.store) as admin:
+        found = admin.describe_groups(["g", "none"])
+    one = found["g"]
+    assert (one.state, one.protocol_type, one.assignor) == ("Stable", "consumer", "uniform")
+    assert [(member.member_id, member.assignment) for member in one.members] == [
+        ("a", (("t", 0), ("t", 1)))
+    ]
+    assert found["none"].state == "Dead"
 
 
 def test_a_created_topic_is_shared_out(raw: Raw) -> None:
