@@ -108,7 +108,10 @@ class ReplicaManager(Partitions):
         Returns the dropped partitions, and those that could not be deleted yet, with the reason.
         """
         self.on_resignation({one.partition for one in effects if not self._leads_on(one)})
-        done = self._change_together(effects)
+        together = len({one.partition for one in effects}) == len(effects)  # not one after another
+        if together:
+            self._change_folders(effects)
+        done = self._change_together(effects) if together else set[TopicPartition]()
         lost = {}
         for effect in effects:
             tp = effect.partition
@@ -144,6 +147,23 @@ class ReplicaManager(Partitions):
 
     # ---- many at once ----------------------------------------------------------------------------
 
+    def _change_folders(self, effects: Sequence[Effect]) -> None:
+        """Rename the folders of deleted replicas and create those of new ones, with a few waits for
+        the disk however many there are.  `_carry_out_one` repeats what fails, and reports why.
+        """
+        deleted = [one.partition for one in effects if isinstance(one, Drop) and one.delete]
+        for tp in deleted:
+            self._release(tp)
+        with suppress(KafkalogError, OSError):
+            self._manager.delete_partitions(deleted)
+        kept: dict[tuple[str, uuid.UUID], list[int]] = {}
+        for tp, held in ((one.partition, one.held) for one in effects if not isinstance(one, Drop)):
+            if self._member.topic_id(*tp) == held.topic_id:
+                kept.setdefault((tp.topic, held.topic_id), []).append(tp.partition)
+        for (topic, topic_id), partitions in kept.items():
+            with suppress(KafkalogError, OSError):
+                self._manager.make(topic, topic_id, partitions)
+
     def _change_together(self, effects: Sequence[Effect]) -> set[TopicPartition]:
         """Change the roles of open replicas in a few steps for all of them: a thousand partitions
         change when a node dies, and each separate step waits for whatever else this node
@@ -152,8 +172,6 @@ class ReplicaManager(Partitions):
         Returns the partitions that have changed.  The others are left to `_carry_out_one`, which
         reports why one fails.
         """
-        if len({one.partition for one in effects}) < len(effects):
-            return set()  # one after another
         with self._lock:
             open_ = [(one, log) for one in effects if not isinstance(one, Drop)
                      if (log := self._open_logs.get(one.partition)) is not None
