@@ -13,6 +13,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import ClassVar
 
 import kafkalog
 from benchmarks.broker.brokers import KAFKA, OURS, PROCESS_CPU, SETTINGS, Ours, as_installed
@@ -261,6 +262,9 @@ class _Node(Ours):
 class Quorum(Cluster):
     """Each node is broker and voter of the quorum, of one server.properties for either kind."""
 
+    own: ClassVar[Mapping[str, str]] = {}
+    """Settings of this kind alone."""
+
     def __init__(self, home: Path) -> None:
         super().__init__()
         self.directories = {node: home / f"quorum-{node}" / "data" for node in self.ports}
@@ -269,7 +273,8 @@ class Quorum(Cluster):
         voting = {node: apache.free_port() for node in self.ports}
         voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in voting.items())
         cluster = urlsafe_b64encode(b"k" + secrets.token_bytes(15)).decode().rstrip("=")
-        more = "".join(f"{name}={value}\n" for name, value in {**SETTINGS, **BOTH}.items())
+        settings = {**SETTINGS, **BOTH, **self.own}
+        more = "".join(f"{name}={value}\n" for name, value in settings.items())
         for node, port in self.ports.items():
             properties = self.properties(node)
             properties.parent.mkdir(parents=True)
@@ -311,6 +316,7 @@ class OurQuorum(Quorum):
     """`kafkalog serve` with process.roles=broker,controller, three times."""
 
     name = OURS
+    own: ClassVar[Mapping[str, str]] = {"kafkalog.durability": "os"}  # acks=all as Kafka means it
 
     def formatting(self, arguments: Sequence[str]) -> list[str]:
         return [sys.executable, "-m", "kafkalog", "storage", *arguments]

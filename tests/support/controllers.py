@@ -125,17 +125,20 @@ class Controller(Peer):
             self._committed = self._end
         self._written.notify_all()
 
-    def topic(self, name: str, topic_id: UUID, *replicas: int, leader: int) -> None:
-        """Create a topic of one partition, with everything in sync."""
-        self.write(
-            ("TopicRecord", {"name": name, "topic_id": topic_id}),
+    def topic(
+        self, name: str, topic_id: UUID, *replicas: int, leader: int, partitions: int = 1
+    ) -> None:
+        """Create a topic whose replicas are all in sync."""
+        rows = [
             ("PartitionRecord", {
-                "partition_id": 0, "topic_id": topic_id, "replicas": replicas, "isr": replicas,
-                "removing_replicas": [], "adding_replicas": [], "leader": leader,
+                "partition_id": number, "topic_id": topic_id, "replicas": replicas,
+                "isr": replicas, "removing_replicas": [], "adding_replicas": [], "leader": leader,
                 "leader_epoch": 0, "partition_epoch": 0,
                 "directories": [self.directories.get(one, UUID(int=0)) for one in replicas],
-            }),
-        )  # fmt: skip
+            })
+            for number in range(partitions)
+        ]  # fmt: skip
+        self.write(("TopicRecord", {"name": name, "topic_id": topic_id}), *rows)
 
     # ---- answers -------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -14,6 +14,8 @@ import pytest
 
 from kafkalog import Admin, Consumer, Producer, TopicPartition, errors
 from kafkalog.config.server import ServerConfig
+from kafkalog.disk.checkpoint import DirectoryState
+from kafkalog.disk.directory import Directory
 from kafkalog.replication.roles import Effect, Lead
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.server.controller_apis import quorum_broker
@@ -81,6 +83,36 @@ def test_it_leads_its_partitions(controller: Controller, tmp_path: Path) -> None
         assert [one.value for one in found] == [b"one"]
         controller.write(("RemoveTopicRecord", {"topic_id": ORDERS}))
         wait_for(lambda: not (path / "orders-0").exists(), "the folder is gone")
+
+
+@pytest.mark.parametrize("leader", [NODE, 9], ids=["led", "followed"])
+def test_many_replicas_wait_for_the_disk_as_one(
+    controller: Controller, tmp_path: Path, leader: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node with ten thousand replicas rewrote the checkpoints of all of them for each."""
+    written = list[str]()
+    write, sync = DirectoryState._write, Directory._sync
+
+    def counted(self: DirectoryState, wanted: Mapping[str, Any]) -> None:
+        written.append("checkpoint")
+        write(self, wanted)
+
+    def synced(self: Directory, names: Iterable[str]) -> None:
+        written.append("sync")
+        sync(self, names)
+
+    with started(controller, tmp_path / "d") as broker:
+        node = node_of(broker)
+        created(controller, broker)
+        monkeypatch.setattr(DirectoryState, "_write", counted)
+        monkeypatch.setattr(Directory, "_sync", synced)
+        for number in (1, 2):  # the second has the names of the first
+            topic_id = UUID(int=200 + number)
+            controller.topic("many", topic_id, NODE, 9, leader=leader, partitions=60)
+            wait_for(lambda: len(node.partitions._open_logs) == 61, "all are open")
+            controller.write(("RemoveTopicRecord", {"topic_id": topic_id}))
+            wait_for(lambda: len(node.partitions._open_logs) == 1, "all are gone")
+        assert 0 < len(written) < 30
 
 
 def test_a_topic_deleted_while_it_was_down_is_a_stray(
