@@ -42,6 +42,7 @@ class LedPartitions:
         self._lock, self._open_logs, self._reactor = lock, open_logs, reactor
         self._broker_epochs = broker_epochs
         self._led: dict[TopicPartition, _Led] = {}
+        self._due: set[TopicPartition] = set()  # with a proposal to be sent
         self.hands_over = False
         """True if partitions with another replica in sync refuse acks=1."""
 
@@ -61,7 +62,7 @@ class LedPartitions:
     def due(self) -> dict[TopicPartition, Isr]:
         """The ISRs whose proposals are to be sent to the controller."""
         with self._lock:
-            return {tp: led.isr for tp, led in self._led.items() if led.isr.due}
+            return {tp: self._led[tp].isr for tp in self._due}
 
     def commanded(self, tp: TopicPartition, state: Partition) -> Isr:
         """The ISR after the controller has named this node the leader: the one that is known here
@@ -81,19 +82,20 @@ class LedPartitions:
         Raises: NotFound: the data plane does not have the partition.
         """
         with self._lock:
-            self._led[tp] = _Led(isr)
+            self._put(tp, _Led(isr))
             self._publish(tp)
 
     def lead_published(self, tp: TopicPartition, isr: Isr) -> None:
         """As `lead`, when the data plane has the ISR already."""
         with self._lock:
-            self._led[tp] = _Led(isr)
+            self._put(tp, _Led(isr))
             self.note_end(tp)
 
     def remove(self, tp: TopicPartition) -> None:
         """The partition is not led here any more."""
         with self._lock:
             self._led.pop(tp, None)
+            self._due.discard(tp)
 
     def change(self, tp: TopicPartition, step: Callable[[Isr], Isr]) -> Isr | None:
         """The new state of the ISR; None if it is unchanged or no longer led here.
@@ -105,9 +107,13 @@ class LedPartitions:
             after = None if led is None else step(led.isr)
             if led is None or after is None or after == led.isr:
                 return None
-            self._led[tp] = led._replace(isr=after)
+            self._put(tp, led._replace(isr=after))
             self._publish(tp)
             return after
+
+    def _put(self, tp: TopicPartition, led: _Led) -> None:
+        self._led[tp] = led
+        (self._due.add if led.isr.due else self._due.discard)(tp)
 
     def publish_all(self) -> None:
         """Let the data plane report again which followers have caught up."""
