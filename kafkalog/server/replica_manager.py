@@ -475,8 +475,10 @@ class ReplicaManager(Partitions):
         return self._tagged[tag]
 
     def allow_reads(self, topic: str, partition: int) -> None:
-        """As Partitions.allow_reads; replicas on this node are already open."""
-        self.log(topic, partition)
+        """As Partitions.allow_reads.  The folders of new replicas are made by the controller's
+        command, for many at once, not by the first to ask."""
+        if self._manager.has(TopicPartition(topic, partition)):
+            self.log(topic, partition)
 
     def low_watermark(self, tp: TopicPartition) -> int:
         """As Partitions.low_watermark, over the replicas on live nodes; -1 if one of them is not

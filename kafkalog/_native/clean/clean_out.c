@@ -217,8 +217,8 @@ static kl_status rename_to_final(kl_cleaner *cleaner, kl_dir *dir) {
         KL_FP("clean.before_final_name");
         status = give_final_name(cleaner, dir, i);
         if (status != KL_E_NO_SPACE) continue;
-        size_t files = 0; /* old segments occupy the names */
-        status = kl_log_unlink_deleted(dir, INT64_MAX, &files);
+        size_t files = 0, left = 0; /* old segments occupy the names */
+        status = kl_log_unlink_deleted(dir, INT64_MAX, &files, &left);
         if (!status) status = give_final_name(cleaner, dir, i);
     }
     return status;

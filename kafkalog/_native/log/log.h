@@ -102,8 +102,9 @@ struct kl_log {
     int64_t failed_rounds;   /* rounds that failed before any sync: retriable */
     int untried_errno;       /* errno of the last of them; 0: no memory */
     bool dir_dirty;          /* names changed since the last sync of the directory */
-    bool texts_dirty;        /* epochs changed, or partition.metadata was never synced */
-    bool epoch_owed;         /* a full disk refused the latest epoch */
+    struct timespec purged; /* the folder's change time when it last had no .deleted file */
+    bool texts_dirty;       /* epochs changed, or partition.metadata was never synced */
+    bool epoch_owed;        /* a full disk refused the latest epoch */
     int64_t unflushed_records;
 
     /* Records that must be on disk before they are visible: the high watermark stays at hold_from
@@ -315,8 +316,9 @@ kl_status kl_log_look(kl_log *log, kl_look *out);
 kl_status kl_log_restart_at(kl_log *log, int64_t offset);
 /* Retry the deletions that failed; no other thread may change segments. */
 kl_status kl_log_delete_left(kl_log *log, kl_dir *dir);
-/* As kl_log_purge, for a folder whose segments no other thread changes. */
-kl_status kl_log_unlink_deleted(kl_dir *dir, int64_t before_ms, size_t *files);
+/* As kl_log_purge, for a folder whose segments no other thread changes.  *left: how many stay. */
+kl_status kl_log_unlink_deleted(kl_dir *dir, int64_t before_ms, size_t *files,
+                                size_t *left);
 
 /* ---- point.c ----------------------------------------------------------------------- */
 /* Use the recorded offset of a log that was not closed as its recovery point. */

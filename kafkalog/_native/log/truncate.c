@@ -572,13 +572,15 @@ out:
     return status;
 }
 
-kl_status kl_log_unlink_deleted(kl_dir *dir, int64_t before_ms, size_t *files) {
+kl_status kl_log_unlink_deleted(kl_dir *dir, int64_t before_ms, size_t *files,
+                                size_t *left) {
     kl_names names = {0};
     kl_status status = kl_dir_list(dir, &names);
     for (size_t i = 0; !status && i < names.count; i++) {
         const char *dot = strrchr(names.names[i], '.');
         if (dot == NULL || strcmp(dot, KL_DELETED_SUFFIX) != 0) continue;
         struct stat file;
+        *left += 1;
         /* A rename sets the inode's change time: the time of the deletion. */
         if (kl_io->fstatat(dir->fd, names.names[i], &file, 0) != 0) continue;
         int64_t deleted_ms =
@@ -587,6 +589,7 @@ kl_status kl_log_unlink_deleted(kl_dir *dir, int64_t before_ms, size_t *files) {
         KL_FP("purge.before_unlink");
         status = kl_dir_unlink(dir, names.names[i]);
         if (!status) *files += 1;
+        if (!status) *left -= 1;
     }
     kl_names_free(&names);
     return status;
@@ -616,13 +619,13 @@ static kl_status leave_all(kl_log *log, kl_dir *dir, deletion *gone) {
 static kl_status delete_all_bare(kl_log *log, kl_dir *dir, int64_t *bases, size_t max_bases,
                                  size_t *deleted) {
     deletion gone = {0};
-    size_t files = 0;
+    size_t files = 0, left = 0;
     int64_t end_offset = log->log_end;
     kl_status status = leave_all(log, dir, &gone);
     if (!status) status = delete_names(log, dir, bases, max_bases, deleted);
     if (!status) status = kl_log_write_snapshot(&log->producers, dir, end_offset, true);
     if (status == KL_E_NO_SPACE) {
-        status = kl_log_unlink_deleted(dir, INT64_MAX, &files);
+        status = kl_log_unlink_deleted(dir, INT64_MAX, &files, &left);
         if (!status) status = kl_log_write_snapshot(&log->producers, dir, end_offset, true);
         if (status == KL_E_NO_SPACE) status = KL_OK;
     }
@@ -686,6 +689,26 @@ out:
     return status;
 }
 
+/* True if a directory's change time tells of every later change: it is not of this moment, whose
+ * changes may all have one time. */
+static bool tells(const struct stat *folder) {
+    return kl_now_ms() - (int64_t)folder->st_mtim.tv_sec * 1000 > 2000;
+}
+
+/* Reserved.  A directory of ten thousand logs asks every minute or second, mostly in vain: nothing
+ * is listed if no name has changed since there was no such file. */
+static kl_status purge(kl_log *log, kl_dir *dir, int64_t before_ms, size_t *files) {
+    struct stat folder;
+    bool known = kl_io->fstat(dir->fd, &folder) == 0 && tells(&folder);
+    if (known && folder.st_mtim.tv_sec == log->purged.tv_sec &&
+        folder.st_mtim.tv_nsec == log->purged.tv_nsec)
+        return KL_OK;
+    size_t left = 0;
+    kl_status status = kl_log_unlink_deleted(dir, before_ms, files, &left);
+    if (!status && known && *files + left == 0) log->purged = folder.st_mtim;
+    return status;
+}
+
 kl_status kl_log_purge(kl_log *log, int64_t before_ms, size_t *files) {
     *files = 0;
     kl_status status = kl_log_reserve(log);
@@ -693,7 +716,7 @@ kl_status kl_log_purge(kl_log *log, int64_t before_ms, size_t *files) {
     kl_log_leave(log);
     kl_dir *dir = NULL;
     status = kl_dir_open(log->path, 0, &dir);
-    if (!status) status = kl_log_unlink_deleted(dir, before_ms, files);
+    if (!status) status = purge(log, dir, before_ms, files);
     kl_dir_close(dir);
     kl_dir_free(dir);
     kl_lock(&log->lock);

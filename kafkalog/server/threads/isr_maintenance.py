@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import (
@@ -34,6 +35,8 @@ WAIT_MS = 200
 """How long to wait for caught-up followers before looking for lagging ones."""
 HELD_MS = 5
 """The same while a follower still has to prove that it has caught up."""
+CAUGHT_UP_AT_ONCE = 1000
+"""How many followers that caught up it takes before it looks at those that prove it."""
 RETRY_S = 0.05
 PROPOSE_S = 0.05
 """How often it checks for changes to propose."""
@@ -93,11 +96,12 @@ class IsrMaintenance:
 
     def _look(self) -> None:
         caught_up = self._reactor.caught_up(HELD_MS if self._held_proposals else WAIT_MS)
-        epochs = self._epochs()
-        if caught_up is not None:
-            tp, found = self._replicas.partition_of(caught_up.tag), caught_up
-            if self._replicas.led.change(tp, lambda isr: expand(isr, found, epochs)) is not None:
+        epochs, left = self._epochs(), CAUGHT_UP_AT_ONCE
+        while caught_up is not None:
+            tp, left = self._replicas.partition_of(caught_up.tag), left - 1
+            if self._replicas.led.change(tp, partial(expand, caught_up=caught_up, epochs=epochs)):
                 self._held_proposals.add(tp)
+            caught_up = self._reactor.caught_up(0) if left else None
         self._held_proposals = {tp for tp in self._held_proposals if not self._release(tp)}
         if epochs != self._live_epochs:
             # A follower that was not known to be alive caught up unnoticed, and is reported only

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog._native import check, ffi, lib
 from kafkalog.clock import ManualClock, SystemClock
 from kafkalog.config.declare import FOREVER
 from kafkalog.config.topic import TopicConfig, flush_period_ms
@@ -233,6 +234,32 @@ def test_old_segments_go_by_themselves(directory, clock, wait_until):
     wait_until(
         lambda: not any(name.endswith(".deleted") for name in os.listdir(folder)), "the removal"
     )
+
+
+def test_a_purge_lists_nothing_while_no_name_changes(directory, tmp_path):
+    """Ten thousand logs are asked every second where files go at once."""
+    log = directory().create_partition("a")
+    folder = tmp_path / "data" / "a-0"
+    gone = folder / "00000000000000000000.log.deleted"
+
+    def purged():
+        files = ffi.new("size_t *")
+        check(lib.kl_log_purge(log._c, FOREVER, files))
+        return files[0]
+
+    def set_time(seconds):
+        os.utime(folder, (seconds, seconds))
+
+    set_time(1_000)
+    assert purged() == 0  # now it knows that there is none
+    gone.write_bytes(b"")
+    set_time(1_000)
+    assert purged() == 0  # not listed
+    set_time(1_001)
+    assert purged() == 1
+    assert not gone.exists()
+    gone.write_bytes(b"")  # a name of this moment always counts
+    assert purged() == 1
 
 
 def test_a_record_of_the_future_keeps_its_segment_and_is_told_of_once(directory, clock, caplog):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,13 @@ from kafkalog.disk.directory import Directory
 from kafkalog.replication.roles import Effect, Lead
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.server.controller_apis import quorum_broker
+from kafkalog.server.handlers.fetch import open_logs
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.controllers import CLUSTER, Controller
 from tests.support.copies import batches_in
 from tests.support.raw import Raw
-from tests.support.waiting import wait_for
+from tests.support.waiting import LIMIT_S, wait_for
 
 NODE = 2
 ORDERS = UUID(int=100)
@@ -113,6 +115,29 @@ def test_many_replicas_wait_for_the_disk_as_one(
             controller.write(("RemoveTopicRecord", {"topic_id": topic_id}))
             wait_for(lambda: len(node.partitions._open_logs) == 1, "all are gone")
         assert 0 < len(written) < 30
+
+
+def test_a_fetch_does_not_make_the_replica_before_its_command(
+    controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Followers of a new topic ask early; each of their folders would cost its own waits."""
+    go_on = threading.Event()
+    with started(controller, tmp_path / "d") as broker:
+        node, member = node_of(broker), broker._member
+        assert member is not None
+        wait_for(lambda: NODE in node.image.living, "it knows that it lives")
+        carry_out = member.carry_out
+
+        def late(effects: Sequence[Effect]) -> Mapping[TopicPartition, ErrorCode]:
+            go_on.wait(LIMIT_S)
+            return carry_out(effects)
+
+        monkeypatch.setattr(member, "carry_out", late)
+        created(controller, broker)
+        open_logs(node, [("orders", 0)], to_read=True)
+        assert not (tmp_path / "d" / "orders-0").exists()
+        go_on.set()
+        wait_for(lambda: TopicPartition("orders", 0) in node.partitions._open_logs, "it is led")
 
 
 def test_a_topic_deleted_while_it_was_down_is_a_stray(
