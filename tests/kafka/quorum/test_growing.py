@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -36,7 +36,7 @@ log.retention.ms=-1
 QUORUM = """
 process.roles=broker,controller
 node.id={node}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controllers[NODE]}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 controller.quorum.bootstrap.servers={places}
@@ -129,95 +129,128 @@ def values_of(servers: str, count: int) -> list[bytes]:
     return found
 
 
-@pytest.mark.long
-@pytest.mark.java
-def test_one_node_becomes_three_and_one_again(tmp_path: Path) -> None:
-    """Under a producer and a consumer; afterwards Apache Kafka serves its directory."""
-    ports = {n: apache.free_port() for n in NODES}
-    controllers = {n: apache.free_port() for n in NODES}
-    files = {n: tmp_path / f"node{n}.properties" for n in NODES}
-    places = ",".join(f"127.0.0.1:{controllers[n]}" for n in NODES)
-    servers, controls = f"127.0.0.1:{ports[1]}", f"127.0.0.1:{controllers[1]}"
+class Nodes:
+    """Three nodes by their files.  A context manager, which kills what is left."""
 
-    def write(node: int, text: str) -> None:
-        text = text.replace("[NODE]", f"[{node}]")
-        files[node].write_text(text.format(
-            node=node, port=ports[node], controllers=controllers, places=places,
-            data=tmp_path / f"data{node}",
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self.ports = {n: apache.free_port() for n in NODES}
+        self._controllers = {n: apache.free_port() for n in NODES}
+        self.servers = f"127.0.0.1:{self.ports[1]}"
+        self._programs = {n: Serving(home / f"out{n}") for n in NODES}
+
+    def __enter__(self) -> Nodes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for one in self._programs.values():
+            if one._process is not None:
+                one.kill()
+
+    def file(self, node: int) -> Path:
+        return self._home / f"node{node}.properties"
+
+    def write(self, node: int, text: str) -> None:
+        """Write a node's file."""
+        self.file(node).write_text(text.format(
+            node=node, port=self.ports[node], controller=self._controllers[node],
+            places=",".join(f"127.0.0.1:{port}" for port in self._controllers.values()),
+            data=self._home / f"data{node}",
         ))  # fmt: skip
 
-    def serves(node: int) -> bool:
+    def serves(self, node: int) -> bool:
         try:
-            with kafkalog.Admin(f"127.0.0.1:{ports[node]}") as admin:
+            with kafkalog.Admin(f"127.0.0.1:{self.ports[node]}") as admin:
                 return bool(admin.describe_cluster().nodes)
         except (KafkalogError, OSError):
             return False
 
-    def voters() -> list[int]:
-        with kafkalog.Admin(servers) as admin:
-            return sorted(one.node for one in admin.describe_quorum().voters)
+    def begin(self, node: int) -> None:
+        self._programs[node].begin(self.file(node), lambda: self.serves(node))
 
-    programs = {n: Serving(tmp_path / f"out{n}") for n in NODES}
+    def stop(self, node: int) -> None:
+        assert self._programs[node].stop() == 0
 
-    def restarted() -> None:
-        process = programs[1]._process
-        assert process is not None
-        before = programs[1].output().count("kafkalog serves")
-        os.kill(process.pid, signal.SIGUSR1)
-        until(lambda: programs[1].output().count("kafkalog serves") > before, "node 1 restarts")
+    def become(self, text: str) -> None:
+        """Let node 1 read another file."""
+        self.write(1, text)
+        program = self._programs[1]
+        assert program._process is not None
+        before = program.output().count("kafkalog serves")
+        os.kill(program._process.pid, signal.SIGUSR1)
+        until(lambda: program.output().count("kafkalog serves") > before, "node 1 restarts")
 
-    with ExitStack() as stack:
-        for one in programs.values():
-            stack.callback(lambda one=one: one._process and one.kill())
-        write(1, SINGLE)
-        programs[1].begin(files[1], lambda: serves(1))
-        ran("topics", "create", "t", "--partitions", "2", "--bootstrap-server", servers)
-        load = Load(",".join(f"127.0.0.1:{port}" for port in ports.values()))
+    def voters(self) -> dict[int, str]:
+        """The voters with the ids of their directories."""
+        with kafkalog.Admin(self.servers) as admin:
+            return {n.node: uuid_text(n.directory_id) for n in admin.describe_quorum().voters}
+
+    def replicas(self) -> set[tuple[int, ...]]:
+        """The different sets of replicas of all partitions."""
+        with kafkalog.Admin(self.servers) as admin:
+            found = admin.describe_topics(["t", "__consumer_offsets"]).check().values()
+            return {
+                tuple(sorted(one.replicas)) for topic in found for one in topic.partitions.values()
+            }
+
+    def ask(self, *words: str) -> str:
+        """The output of a command to the cluster."""
+        return ran(*words, "--bootstrap-server", self.servers)
+
+    def grow(self) -> None:
+        """Add nodes 2 and 3, and copy every partition to them."""
+        cluster = self.ask("cluster", "id").split()[-1]
+        for n in (2, 3):
+            self.write(n, QUORUM)
+            file = str(self.file(n))
+            words = ["--cluster-id", cluster, "--config", file, "--no-initial-controllers"]
+            ran("storage", "format", *words)
+            self.begin(n)
+            ran("quorum", "add-controller", "--config", file,
+                "--bootstrap-controller", f"127.0.0.1:{self._controllers[1]}")  # fmt: skip
+        self.ask("cluster", "reassign", "--to", "1,2,3", "--replication-factor", "3", "--execute")
+
+    def shrink(self) -> None:
+        """Take them away again."""
+        self.ask("cluster", "reassign", "--to", "1", "--replication-factor", "1", "--execute")
+        for n in (2, 3):
+            words = ["--controller-id", str(n), "--controller-directory-id", self.voters()[n]]
+            self.ask("quorum", "remove-controller", *words)
+            self.stop(n)
+            self.ask("cluster", "unregister", str(n))
+
+
+@pytest.mark.long
+@pytest.mark.java
+def test_one_node_becomes_three_and_one_again(tmp_path: Path) -> None:
+    """Under a producer and a consumer; afterwards Apache Kafka serves its directory."""
+    with Nodes(tmp_path) as nodes:
+        nodes.write(1, SINGLE)
+        nodes.begin(1)
+        nodes.ask("topics", "create", "t", "--partitions", "2")
+        load = Load(",".join(f"127.0.0.1:{port}" for port in nodes.ports.values()))
         with load.runs():
             load.goes_on()
-            write(1, QUORUM)
-            restarted()
-            assert voters() == [1]
+            nodes.become(QUORUM)
+            assert [*nodes.voters()] == [1]
             load.goes_on()
-            cluster = ran("cluster", "id", "--bootstrap-server", servers).split()[-1]
-            for n in (2, 3):
-                write(n, QUORUM)
-                words = ["--cluster-id", cluster, "--config", str(files[n])]
-                ran("storage", "format", *words, "--no-initial-controllers")
-                programs[n].begin(files[n], lambda n=n: serves(n))
-                ran("quorum", "add-controller", "--config", str(files[n]),
-                    "--bootstrap-controller", controls)  # fmt: skip
-            assert voters() == [1, 2, 3]
+            nodes.grow()
+            assert (sorted(nodes.voters()), nodes.replicas()) == ([1, 2, 3], {(1, 2, 3)})
             load.goes_on()
-            ran("cluster", "reassign", "--to", "1,2,3", "--replication-factor", "3", "--execute",
-                "--bootstrap-server", servers)  # fmt: skip
-            with kafkalog.Admin(servers) as admin:
-                for topic in ("t", "__consumer_offsets"):
-                    (found,) = admin.describe_topics([topic]).check().values()
-                    assert all(sorted(one.replicas) == [1, 2, 3] for one in found.partitions.values())
+            nodes.shrink()
+            assert ([*nodes.voters()], nodes.replicas()) == ([1], {(1,)})
             load.goes_on()
-
-            ran("cluster", "reassign", "--to", "1", "--replication-factor", "1", "--execute",
-                "--bootstrap-server", servers)  # fmt: skip
-            for n in (2, 3):
-                with kafkalog.Admin(servers) as admin:
-                    (voter,) = (one for one in admin.describe_quorum().voters if one.node == n)
-                ran("quorum", "remove-controller", "--controller-id", str(n),
-                    "--controller-directory-id", uuid_text(voter.directory_id),
-                    "--bootstrap-server", servers)  # fmt: skip
-                programs[n].stop()
-                ran("cluster", "unregister", str(n), "--bootstrap-server", servers)
-            assert voters() == [1]
-            load.goes_on()
-            write(1, SINGLE)
-            restarted()
+            nodes.become(SINGLE)
             load.goes_on()
         assert {*load.read} == {*load.acknowledged}  # after a rebalance some may come twice
-        assert programs[1].stop() == 0
+        nodes.stop(1)
 
-        write(1, QUORUM)
+        nodes.write(1, QUORUM)
         kafka = apache.Kafka(tmp_path / "kafka.out")
-        stack.callback(lambda: kafka._process and kafka.kill())
-        kafka.start(kafka.command(files[1], "384m", apache.jars()), tmp_path, lambda: serves(1))
-        found = values_of(servers, len(load.acknowledged))
+        command = kafka.command(nodes.file(1), "384m", apache.jars())
+        try:
+            kafka.start(command, tmp_path, lambda: nodes.serves(1))
+            found = values_of(nodes.servers, len(load.acknowledged))
+        finally:
+            kafka.kill()
         assert sorted(found) == sorted(load.acknowledged)
