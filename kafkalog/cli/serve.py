@@ -2,9 +2,10 @@
 
 import argparse
 import logging
+import queue
 import signal
 import sys
-import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkalog.cli.common import UsageError, repeated, settings_of
@@ -19,6 +20,7 @@ EXAMPLES = """\
 example:
   kafkalog serve --dir data --listen 127.0.0.1:9092
   kafkalog serve --config server.properties --log-format json
+  kill -USR1 PID    # it reads the file again, and restarts in its process (docs/quorum.md)
   kafkalog serve --dir data --listen '[::1]:9092' --set auto.create.topics.enable=false
   kafkalog serve --dir data --zookeeper zoo1:2181,zoo2:2181/kafka --node-id 4
 """
@@ -27,6 +29,8 @@ SWITCH_S = 0.001
 """Python's thread switch interval: a request of 20,000 partitions takes a tenth of a second, and
 small requests at the same time need several switches each.  A broker inside another program keeps
 Python's own 5 ms: that program decides."""
+RESTART = signal.SIGUSR1
+"""The signal after which `serve` reads its file again, and restarts in its process."""
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
@@ -80,7 +84,18 @@ def run(options: argparse.Namespace) -> int:
     logger = logging.getLogger("kafkalog.server")
     for note in found.notes:
         logger.warning("%s: %s", options.config, note)
-    return _serve(directory, found.config)
+    return _serve(directory, found.config, lambda: _again(options, directory))
+
+
+def _again(options: argparse.Namespace, directory: str) -> dict[str, object]:
+    """The settings as they are now.
+
+    Raises: as settings_from; UsageError: the file names another directory.
+    """
+    found = settings_from(options)
+    if options.dir is None and found.directory != directory:
+        raise UsageError(f"log.dirs: found {found.directory}, wanted {directory}, as at the start")
+    return found.config
 
 
 def settings_from(options: argparse.Namespace) -> "Properties":
@@ -130,29 +145,54 @@ def _places(node: "Broker | Controller") -> str:
     return f"{node.bootstrap_controllers} as a controller"
 
 
-def _serve(directory: str, config: dict[str, object]) -> int:
+def _say(directory: str, node: "Broker | Controller") -> None:
     from kafkalog.server.network.listeners import exposed
 
-    ended = threading.Event()
-    why: list[int] = []
+    print(f"kafkalog serves {directory} at {_places(node)}", flush=True)
+    for listener in exposed(node.config):
+        print(
+            f"WARNING: listener {listener.name} ({listener.host or 'all addresses'}, port "
+            f"{listener.port}) asks nobody for a password or a certificate: everyone who "
+            "reaches it is User:ANONYMOUS",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
 
-    def end(number: int) -> None:
-        why.append(number)
-        ended.set()
 
+def _restart(
+    node: "Broker | Controller", directory: str, again: Callable[[], dict[str, object]]
+) -> None:
+    """Restart a broker in this process with the settings as they are now.
+
+    Raises: the errors of Broker: it could not go on with the settings that it had, either.
+    """
+    from kafkalog.errors import Closed, KafkalogError
+    from kafkalog.server.broker import Broker
+
+    logger = logging.getLogger("kafkalog.server")
+    if not isinstance(node, Broker):
+        logger.error("%s: a controller alone does not restart at a signal", directory)
+        return
+    try:
+        node.restart(again())
+    except (KafkalogError, UsageError, OSError) as problem:
+        logger.error("%s: does not restart as asked: %s", directory, problem)
+        if isinstance(problem, Closed):
+            raise
+        return
+    _say(directory, node)
+
+
+def _serve(
+    directory: str, config: dict[str, object], again: Callable[[], dict[str, object]]
+) -> int:
+    signals: queue.SimpleQueue[int] = queue.SimpleQueue()
     sys.setswitchinterval(SWITCH_S)
     # Before the broker starts: an early signal must not interrupt its start halfway.
-    with on_signals(end), _node(directory, config) as node:
-        print(f"kafkalog serves {directory} at {_places(node)}", flush=True)
-        for listener in exposed(node.config):
-            print(
-                f"WARNING: listener {listener.name} ({listener.host or 'all addresses'}, port "
-                f"{listener.port}) asks nobody for a password or a certificate: everyone who "
-                "reaches it is User:ANONYMOUS",
-                file=sys.stderr, flush=True,
-            )  # fmt: skip
-        ended.wait()
-        name = signal.Signals(why[0]).name
+    with on_signals(signals.put, again=RESTART), _node(directory, config) as node:
+        _say(directory, node)
+        while (number := signals.get()) == RESTART:
+            _restart(node, directory, again)
+        name = signal.Signals(number).name
         kind = "broker" if node.config.serves_clients else "controller"
         logging.getLogger("kafkalog.server").info("%s: the %s ends", name, kind)
     print("kafkalog ended", file=sys.stderr)

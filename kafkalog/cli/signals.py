@@ -13,10 +13,11 @@ NUMBERS = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def on_signals(
-    call: Callable[[int], object], interrupt: Callable[[], object] | None = None
-) -> Iterator[None]:
-    """Within the block both call `call` with their number; then they do again what they did before,
-    since a program may call a command as a function.  Main thread.
+    call: Callable[[int], object], interrupt: Callable[[], object] | None = None,
+    again: int | None = None,
+) -> Iterator[None]:  # fmt: skip
+    """Within the block both, and the signal `again`, call `call` with their number; then they do
+    again what they did before, since a program may call a command as a function.  Main thread.
 
     `call` runs in a thread of its own, as the main thread may hold a lock that it needs, even that
     of an Event for which it waits.  `interrupt` runs in the main thread, and takes no lock.
@@ -27,7 +28,8 @@ def on_signals(
         if interrupt is not None:
             interrupt()
 
-    before = {number: signal.signal(number, handle) for number in NUMBERS}
+    numbers = NUMBERS if again is None else (*NUMBERS, again)
+    before = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield
     finally:

@@ -262,8 +262,10 @@ class MetadataLog:
     def _stop(self) -> None:
         broker = self.image.brokers.get(self.image.node_id)
         if broker is not None and not broker.fenced:
-            # Otherwise the next controller waits for its session to end before it may register.
-            fields = {"broker_id": broker.id, "broker_epoch": broker.epoch, "fenced": 1}
+            # Otherwise the next controller waits for its session to end before it may register;
+            # that of a quorum accepts it sooner only after a controlled shutdown.
+            fields = {"broker_id": broker.id, "broker_epoch": broker.epoch, "fenced": 1,
+                      "in_controlled_shutdown": 1}  # fmt: skip
             self._append([("BrokerRegistrationChangeRecord", fields)], owe=True)
         try:
             self._log.flush()

@@ -20,7 +20,8 @@ from kafkalog.raft.quorum_state import render_quorum_state
 from kafkalog.raft.replicas import ReplicaKey
 
 __all__ = [
-    "QUORUM_STATE", "Loaded", "known_epoch", "load", "render_observer_state", "render_own_state",
+    "QUORUM_STATE", "Loaded", "known_epoch", "led_alone", "load", "render_observer_state",
+    "render_own_state",
 ]  # fmt: skip
 
 QUORUM_STATE = "quorum-state"
@@ -167,6 +168,13 @@ def known_epoch(log: Log, image: MetadataImage, node_id: int) -> tuple[int, bool
         )
     epochs = [entry.epoch for entry in log.epochs]
     return max(quorum.epoch, image.epoch, *epochs), quorum.epoch > 0
+
+
+def led_alone(log: Log, node_id: int) -> bool:
+    """True if the node led the log last, and the file names no other voter."""
+    with Directory(log.path) as folder:
+        quorum = _quorum_epoch(folder.read(QUORUM_STATE, 1 << 16))
+    return quorum.leader == node_id and quorum.voters in (None, (node_id,))
 
 
 def _quorum_epoch(data: bytes | None) -> _Quorum:

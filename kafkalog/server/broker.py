@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkalog.client.link.transport import Transport
 from kafkalog.clock import Clock, SkippingClock, SystemClock
-from kafkalog.config.protection import is_clustered, refuse_protections
+from kafkalog.config.protection import refuse_protections
 from kafkalog.config.replica import RACK_AWARE
 from kafkalog.config.served import check_served
 from kafkalog.config.server import ServerConfig
 from kafkalog.coordinator.thread import Coordinator
 from kafkalog.directory.identity import check_unlocked
 from kafkalog.disk.secret import secret_of
-from kafkalog.errors import Closed, ForkedHandle, InvalidSetting, KafkalogError
+from kafkalog.errors import Closed, ForkedHandle, KafkalogError
 from kafkalog.log.hooks import hooks
 from kafkalog.log.owner import absolute
 from kafkalog.metadata.image import MetadataImage
@@ -52,6 +52,7 @@ from kafkalog.server.network.reactor import NO_CONTROL, Reactor
 from kafkalog.server.node import Node
 from kafkalog.server.opening import Opened, candidate
 from kafkalog.server.partitions import Partitions
+from kafkalog.server.planning import Plan, complete, planned_of
 from kafkalog.server.quotas import ClientQuotas
 from kafkalog.server.replica_manager import ReplicaManager
 from kafkalog.server.threads.acknowledger import Acknowledger
@@ -72,8 +73,6 @@ __all__ = ["Broker", "node_of"]
 
 _logger = logging.getLogger(__name__)
 
-REBALANCE_DELAY = "group.initial.rebalance.delay.ms"
-ANY_PORT = "PLAINTEXT://127.0.0.1:0"
 STOP_MS = 10_000
 """How long the broker waits at its end for requests in flight to be answered."""
 HAND_OVER_S = 10.0
@@ -124,29 +123,31 @@ class Broker:
         this node does not fit, see `kafkalog cluster precheck`), IoFailed (an address that cannot
         be bound).
         """
-        if config is not None and not isinstance(config, Mapping):
-            raise InvalidSetting(
-                f"config: found {type(config).__name__}, wanted a mapping from settings to values"
-            )
         self._path = absolute(path)
-        given = dict(config or {})
-        refuse_protections(given)
-        if given.get(REBALANCE_DELAY) is None and not is_clustered(given):
-            given[REBALANCE_DELAY] = 0  # its program knows when all members are there
-        if listeners is not None or "listeners" not in given:
-            given["listeners"] = places.named(ANY_PORT if listeners is None else listeners)
-        self._config = ServerConfig.of(given)
-        check_served(self._config)
-        self._given = ServerConfig.without_texts_of_secrets(given)
-        planned = self._planned(listeners)
         self._clock: Clock = clock or SystemClock()
-        self._mechanisms = self._mechanisms_of(planned)
         self._manual = not isinstance(self._clock, SystemClock)
         self._pid = os.getpid()
         self._closing = threading.Lock()
         self._closed = False
         self._store: Any = None
+        self._inside: InProcessTransport | None = None
         self._undo: list[Any] = []  # ends the parts that were started, in their order
+        self._begin(self._plan(complete(config, listeners), listeners))
+        _brokers.add(self)
+
+    def _plan(self, given: dict[str, object], listeners: str | Sequence[str] | None) -> Plan:
+        """Raises: as Broker; nothing has changed."""
+        refuse_protections(given)
+        config = ServerConfig.of(given)
+        check_served(config)
+        planned = planned_of(config, listeners)
+        return Plan(config, ServerConfig.without_texts_of_secrets(given), planned,
+                     self._mechanisms_of(config, planned))  # fmt: skip
+
+    def _begin(self, plan: Plan) -> None:
+        """Open the directory, and serve it.  Raises: as Broker; everything has ended then."""
+        self._planned, planned = plan, plan.listeners
+        self._config, self._given, self._mechanisms = plan.config, plan.given, plan.mechanisms
         try:
             check_unlocked(self.path)  # first: its owner has the port, and the node's number
             self._keys = ListenerKeys(self._config, planned, self._name)
@@ -158,7 +159,6 @@ class Broker:
             with suppress(Exception):  # the first error says more
                 self._end()
             raise
-        _brokers.add(self)
         _logger.info("%s: node %d of cluster %s serves %s", self.path, self._node.node_id,
                      self._node.image.cluster_id, self._shown_address())  # fmt: skip
 
@@ -174,21 +174,13 @@ class Broker:
 
     # ---- beginning -------------------------------------------------------------------------
 
-    def _planned(self, listeners: str | Sequence[str] | None) -> tuple[places.Listener, ...]:
-        """The listeners for clients and brokers; none if `listeners` is an empty list."""
-        if not self._config.serves_clients:
-            raise InvalidSetting(
-                "process.roles: found controller, wanted a role with broker: kafkalog serve runs "
-                "a controller alone"
-            )
-        alone = not isinstance(listeners, str) and listeners is not None and not listeners
-        return () if alone else places.of_brokers(self._config)
-
-    def _mechanisms_of(self, planned: Sequence[places.Listener]) -> dict[int, Mechanisms]:
+    def _mechanisms_of(
+        self, config: ServerConfig, planned: Sequence[places.Listener]
+    ) -> dict[int, Mechanisms]:
         """The SASL mechanisms of each listener that has some, by its number."""
         return {
             number: mechanisms_of(
-                self._config,
+                config,
                 one.name,
                 lambda: self._metadata.image,
                 self._clock,
@@ -343,7 +335,10 @@ class Broker:
             self._owned(Ticks(reactor, self._clock, self._name), Ticks.stop)
         elif isinstance(self._clock, SkippingClock):
             self._undo.append(self._clock.follow(reactor.set_time))
-        self._inside = self._owned(InProcessTransport(reactor, self.path), InProcessTransport.close)
+        if self._inside is None:
+            self._inside = InProcessTransport(reactor, self.path)
+        self._inside.reach(reactor)
+        self._undo.append(self._inside.close)
         follow_coordinators(node)
         follow_addresses(node)
         node.quotas.follow(node.metadata)
@@ -404,6 +399,7 @@ class Broker:
         Raises: Closed.
         """
         self._check()
+        assert self._inside is not None
         return self._inside
 
     @property
@@ -463,6 +459,41 @@ class Broker:
         return f"Broker({self.path!r}, {state})"
 
     # ---- ending ------------------------------------------------------------------------------
+
+    def restart(self, config: Mapping[str, object]) -> None:
+        """Restart in this process with other settings: all of them, as for a new Broker, whose
+        listeners they name.  By `process.roles` and the settings next to it, a single node
+        becomes a node of a quorum, and the other way round (docs/quorum.md).
+
+        It ends in order and begins again: connections are closed, and clients, also those of this
+        process, connect again and retry.  What this process has opened of its logs is closed.
+
+        Raises: UnknownSetting, InvalidSetting: nothing has changed; another error of Broker: it
+        serves with the settings that it had; Closed: it could not, and is closed.
+        """
+        with self._closing:
+            self._check()
+            assert self._inside is not None
+            before, plan = self._planned, self._plan(complete(config, None), None)
+            self._undo.remove(self._inside.close)  # its clients connect again
+            try:
+                self._end()
+                self._again(plan, before)
+            except BaseException as problem:
+                if not self._closed:
+                    raise
+                _brokers.discard(self)
+                self._inside.close()
+                raise Closed(f"{self.path}: could not restart: {problem}") from problem
+
+    def _again(self, plan: Plan, before: Plan) -> None:
+        try:
+            self._begin(plan)
+        except Exception:
+            _logger.warning("%s: goes on with the settings that it had", self.path)
+            self._begin(before)
+            self._closed = False
+            raise
 
     def abandon(self) -> dict[str, int]:
         """Stop as in a crash: no more requests are answered, nothing is flushed or written.

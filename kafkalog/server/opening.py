@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +15,7 @@ from kafkalog.directory.manager import Manager
 from kafkalog.disk.layout import METADATA_TOPIC
 from kafkalog.errors import ArgumentError, InvalidSetting
 from kafkalog.inspect.lost import lost_metadata
+from kafkalog.kraft.first_voter import become_voter
 from kafkalog.kraft.kraftlog import MetadataLog
 from kafkalog.metadata.image import BROKER
 from kafkalog.server.admission import check_stored_settings, super_users
@@ -247,13 +248,13 @@ def quorum_parts(manager: Manager, config: ServerConfig, entry: Entry) -> Quorum
         replica.on_turn(made.turn)
         return made
 
-    return Quorum(
-        entry.identity.node,
-        lambda endpoints: MetadataReplica(
-            manager, config, entry.identity, endpoints, entry.options
-        ),
-        line, supported_features,
-    )  # fmt: skip
+    def replica(endpoints: Sequence[tuple[str, str, int]]) -> MetadataReplica:
+        mine = entry.identity
+        if not config.controller_quorum_voters:
+            become_voter(manager, mine.node, mine.directory_id, endpoints)
+        return MetadataReplica(manager, config, mine, endpoints, entry.options)
+
+    return Quorum(entry.identity.node, replica, line, supported_features)
 
 
 def candidate(member: Member, config: ServerConfig) -> Driver:

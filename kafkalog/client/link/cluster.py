@@ -275,6 +275,11 @@ class Cluster(Known):
         self, connection: Connection, names: list[str] | None, create: bool
     ) -> MetadataAnswer:
         """A broker's answer."""
+        if apis.METADATA.key not in connection.ranges and apis.VOTE.key in connection.ranges:
+            raise errors.UnsupportedVersion(
+                f"{connection.address}: found a listener of controllers, wanted a broker's; to ask "
+                "controllers: --bootstrap-controller, in Python Admin(servers, controllers=True)"
+            )
         version = connection.version_of(apis.METADATA)
         if names is None:
             wanted: list[dict[str, str]] | None = None if version else []

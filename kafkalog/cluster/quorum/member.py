@@ -488,8 +488,9 @@ class QuorumMember:
 
     def connecting(self, *, to_controller: bool = False) -> Options:
         """How this broker connects to others, or to the controller."""
-        listener = self._config.control_listener if to_controller else self.listener
-        return Options(client_id=str(self.node), security=self._entry.securities.get(listener))
+        if to_controller:  # it is the same for all: short, as an end may have to wait for it
+            return self._entry.options
+        return Options(client_id=str(self.node), security=self._entry.securities.get(self.listener))
 
     def controller_connection(self) -> ControllerConnection:
         """Another connection to the active controller, for requests that must not wait for

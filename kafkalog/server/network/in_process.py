@@ -36,6 +36,10 @@ class InProcessTransport:
         self._clients: list[weakref.ref[Client]] = []
         self._closed = False
 
+    def reach(self, reactor: Reactor) -> None:
+        """Connect to the reactor of the broker's next life from now on."""
+        self._reactor = reactor
+
     @property
     def servers(self) -> Sequence[Address]:
         """The broker."""

@@ -12,7 +12,8 @@ from uuid import UUID
 
 import pytest
 
-from kafkalog.errors import ArgumentError, InvalidSetting
+from kafkalog import Admin
+from kafkalog.errors import ArgumentError, InvalidSetting, UnsupportedVersion
 from kafkalog.server.broker import Broker
 from kafkalog.server.controller import Controller
 from kafkalog.server.controllers.envelope import FORWARDED
@@ -292,3 +293,12 @@ def test_a_node_is_broker_and_controller(tmp_path: Path) -> None:
             "it leads again",
         )
         wait_for(lambda: raw.produce("orders", b"two").base_offset == 1, "it goes on")
+
+
+def test_a_client_of_brokers_is_told_where_it_is(standby: Controller) -> None:
+    """The error names the option that asks controllers."""
+    with (
+        Admin(standby.bootstrap_controllers) as admin,
+        pytest.raises(UnsupportedVersion, match="--bootstrap-controller"),
+    ):
+        admin.describe_quorum()
