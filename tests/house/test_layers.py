@@ -126,7 +126,7 @@ NOT_LOADED = {
     "Producer": {"asyncio", "dataclasses", "hashlib", "inspect", "shutil", "ssl", "urllib"},
     "Broker": {"asyncio", "dataclasses", "email", "http", "inspect", "shutil", "ssl"},
 }
-"""Of the standard library; a broker process would start later by what each of them takes."""
+"""Slow modules of the standard library that each class does without until it needs them."""
 
 
 @pytest.mark.parametrize("name", NOT_LOADED)
