@@ -55,6 +55,8 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = SEED
+    if hasattr(config, "workerinput"):  # otherwise the tests of a group may be far apart
+        config.pluginmanager.register(sharing.Ends(sharing.SERVERS, sharing.group))
 
 
 @pytest.hookimpl(optionalhook=True)

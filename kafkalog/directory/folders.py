@@ -2,7 +2,6 @@
 
 import logging
 import os
-import shutil
 import threading
 import uuid
 from collections.abc import Iterable
@@ -195,6 +194,8 @@ class Folders:
         return name
 
     def _remove(self, names: Iterable[str]) -> None:
+        import shutil
+
         for name in names:
             shutil.rmtree(self._path(name), ignore_errors=True)
 

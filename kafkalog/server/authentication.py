@@ -7,8 +7,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkalog.clock import Clock
 from kafkalog.config.server import ServerConfig
@@ -51,21 +50,20 @@ Identify = Callable[[int, bytes | None], Principal]
 (DER), which is None if it showed none."""
 
 
-@dataclass
 class _Attempt:
     """An authentication that has begun."""
 
-    asked_versions: bool = False
-    mechanism: str = ""
-    """Empty until the handshake."""
-    raw: bool = False
-    exchange: Exchange | None = None
-    session: "_Session | None" = None
-    """The session that is renewed."""
+    def __init__(self, session: "_Session | None" = None) -> None:
+        """`session`: the one that is renewed."""
+        self.session = session
+        self.asked_versions = False
+        self.mechanism = ""
+        """Empty until the handshake."""
+        self.raw = False
+        self.exchange: Exchange | None = None
 
 
-@dataclass
-class _Session:
+class _Session(NamedTuple):
     """An authenticated connection whose session ends."""
 
     mechanism: str

@@ -13,7 +13,6 @@ from kafkalog.security.oauth import OAuthExchange, Rules, Token, checked_claims,
 from kafkalog.security.plain import PlainExchange, PlainUsers
 from kafkalog.security.scram import Decoys, Mechanism, ServerExchange
 from kafkalog.security.tokens import login_of_token
-from kafkalog.server.jwks import Jwks
 
 if TYPE_CHECKING:
     from kafkalog.metadata.image import MetadataImage
@@ -146,5 +145,7 @@ def _oauth(own: ServerConfig, handler: str, clock: Clock) -> Callable[[], Exchan
                 f"sasl.oauthbearer.expected.{name}: found none, wanted a value next to {url}; or "
                 f"sasl.oauthbearer.allow.unverified.{name}=true"
             )
+    from kafkalog.server.jwks import Jwks  # slow to import: HTTP
+
     keys = Jwks(own[url], own.sasl_oauthbearer_jwks_endpoint_refresh_ms, rules, clock)
     return lambda: OAuthExchange(keys.validate)

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeGuard
 
+import pytest
+
 from tests.house import tree
 from tests.house.imports import imports_of
 from tests.house.layers import PYTHON, RANK, C
@@ -119,15 +121,25 @@ def test_heavy_packages_are_imported_when_first_used() -> None:
 SLOW = {"asyncio", "concurrent", "dataclasses", "inspect", "logging", "ssl", "subprocess"}
 
 
-def test_importing_a_log_loads_nothing_heavy() -> None:
+NOT_LOADED = {
+    "Log": SLOW | {"hashlib", "shutil", "urllib"},
+    "Producer": {"asyncio", "dataclasses", "hashlib", "inspect", "shutil", "ssl", "urllib"},
+    "Broker": {"asyncio", "dataclasses", "email", "http", "inspect", "shutil", "ssl"},
+}
+"""Slow modules of the standard library that each class does without until it needs them."""
+
+
+@pytest.mark.parametrize("name", NOT_LOADED)
+def test_importing_a_public_class_loads_nothing_heavy(name: str) -> None:
     program = (
-        "import sys, kafkalog; kafkalog.Log; print(*{name.split('.')[0] for name in sys.modules})"
+        f"import sys; from kafkalog import {name};"
+        " print(*{name.split('.')[0] for name in sys.modules})"
     )
     loaded = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tree.ROOT
     ).stdout.split()
     assert "kafkalog" in loaded
-    assert not (HEAVY | SLOW) & set(loaded)
+    assert not (HEAVY | NOT_LOADED[name]) & set(loaded)
 
 
 C_FILES = [path for path in tree.with_suffix(".c", ".h") if NATIVE in path.parents]

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import sharing
+
 pytest_plugins = ["pytester"]
 
 CONFTEST = """
@@ -81,3 +83,40 @@ def test_a_process_that_dies_takes_no_test_along(
         orders.setdefault(process, []).append(name)
     assert len({tuple(sorted(order)) for order in orders.values()}) == 1, orders
     assert len({order[0] for order in orders.values()}) == 2, orders
+
+
+SHARED = """
+import pytest
+
+@pytest.fixture(scope="session")
+def server():
+    print("server begins")
+    yield
+    print("server ends")
+
+@pytest.fixture(scope="session")
+def topic(server):
+    yield
+    print("topic ends")
+
+@pytest.mark.parametrize("group", ["other", "one", "one_", "another", "one__", "one___"])
+def test_it(group, request):
+    if group.startswith("one"):
+        request.getfixturevalue("topic")
+    print(f"test {group}")
+"""
+
+
+def test_a_shared_server_ends_after_the_last_test_of_its_group(pytester: pytest.Pytester) -> None:
+    """With all that depends on it; a later test gets another."""
+    pytester.makepyfile(SHARED)
+    ends = sharing.Ends(
+        {"one": "server"}, lambda nodeid: nodeid.split("[")[1].rstrip("]").rstrip("_")
+    )
+    done = pytester.runpytest_inprocess("-s", "-q", "-p", "no:cacheprovider", plugins=[ends])
+    done.assert_outcomes(passed=6)
+    said = [line.lstrip(".") for line in done.outlines]
+    once = ["server begins", "test one", "test one", "topic ends", "server ends"]
+    assert [line.rstrip("_") for line in said if line.startswith(("test ", "server", "topic"))] == [
+        "test other", *once, "test another", *once,
+    ]  # fmt: skip

@@ -6,6 +6,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 from tests.house import tree
@@ -32,21 +33,38 @@ HEADLESS = re.compile(r"def test_(\w+_)?(who|whoever|what)_|^ *(r?\"\"\")(Whethe
 NO_CHECK = re.compile(r"\bassert (True|1)\b|except( Exception| BaseException)?: *(pass|\.\.\.)$")
 
 
-def matches(paths: Iterable[Path], pattern: re.Pattern[str]) -> list[str]:
+def parts(*texts: str) -> tuple[str, ...]:
+    """The texts, each of which has one letter in brackets."""
+    return tuple(text.replace("[", "").replace("]", "") for text in texts)
+
+
+# Every match contains one of these: looking for them is ten times as fast.
+IN_UNDONE = parts("TO[D]O", "FIX[M]E", "XX[X]", "HAC[K]", "NotImplemented[E]rror")
+IN_ELSEWHERE = parts(
+    "/w[o]rk/", "/f[a]rm/", "/r[o]ot/", "the C[E]O", "steering re[p]o", "developer ses[s]ion",
+    "ag[e]nt", "ss[u]e", "the br[i]ef",
+)  # fmt: skip
+
+
+def matches(
+    paths: Iterable[Path], pattern: re.Pattern[str], contained: tuple[str, ...] = ("",)
+) -> list[str]:
+    """Where a pattern matches; each match contains one of `contained`."""
     return [
         f"{tree.named(path)}:{number}: {match[0]}"
         for path in paths
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if (match := pattern.search(line))
+        if any(part in (text := path.read_text(encoding="utf-8")) for part in contained)
+        for number, line in enumerate(text.splitlines(), 1)
+        if any(part in line for part in contained) and (match := pattern.search(line))
     ]
 
 
 def test_nothing_is_left_undone() -> None:
-    assert matches(tree.files(), UNDONE) == []
+    assert matches(tree.files(), UNDONE, IN_UNDONE) == []
 
 
 def test_no_words_of_elsewhere() -> None:
-    assert matches(tree.files(), ELSEWHERE) == []
+    assert matches(tree.files(), ELSEWHERE, IN_ELSEWHERE) == []
 
 
 def plain(path: Path) -> bool:
@@ -77,8 +95,13 @@ def rewritten(path: Path) -> bool:
     return top in ("spark_connector", "README.md")
 
 
-def prose(path: Path) -> Iterator[tuple[int, str]]:
+@cache
+def prose(path: Path) -> tuple[tuple[int, str], ...]:
     """Lines of a file by number; of Python only comments, docstrings and texts with a space."""
+    return tuple(_prose(path))
+
+
+def _prose(path: Path) -> Iterator[tuple[int, str]]:
     text = path.read_text(encoding="utf-8")
     if not (re.search(r"\b[Aa]ne[w]\b|eanwhil[e]|Wh[o] ", text) or HOMEMADE.search(text)):
         return  # none of the phrases: most files
@@ -132,9 +155,14 @@ def test_tests_can_fail() -> None:
 
 
 def test_the_patterns_match_their_examples() -> None:
-    assert UNDONE.search("# TO" + "DO: later")
-    assert ELSEWHERE.search("see /wo" + "rk/main")
-    assert ELSEWHERE.search("as iss" + "ue 12 says")
+    for text in parts("# TO[D]O: later", "FIX[M]E", "XX[X]", "a HAC[K]", "NotImplemented[E]rror"):
+        assert UNDONE.search(text) and any(part in text for part in IN_UNDONE)
+    for text in parts(
+        "see /w[o]rk/main", "/f[a]rm/", "/r[o]ot/a", "the C[E]O", "the steering re[p]o",
+        "a developer ses[s]ion", "a sub-ag[e]nt", "subag[e]nts", "as iss[u]e 12 says",
+        "Iss[u]es #3", "as the br[i]ef says",
+    ):  # fmt: skip
+        assert ELSEWHERE.search(text) and any(part in text for part in IN_ELSEWHERE)
     assert not ELSEWHERE.search("the group's session timeout")
     for text in (
         "made ane" + "w",

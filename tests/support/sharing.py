@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,9 @@ IN_MEMORY = re.compile(
 code that depends on how a disk keeps them, are tested on disk."""
 HOUSE = re.compile(r"tests/house/")
 """They parse the same files of the whole project."""
+_GROUPS = (("house", HOUSE), ("clients", CLIENTS), ("zookeeper", ZOOKEEPER), ("spark", SPARK))
+SERVERS = {"kafka": "apache_kafka", "clients": "server", "zookeeper": "zookeeper"}
+"""The fixture of the server that each group shares."""
 
 
 class _Tests(list[str]):
@@ -70,15 +73,47 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc, unused-ignore]
         self._reschedule(node)
 
     def _split_scope(self, nodeid: str) -> str:
-        file = super()._split_scope(nodeid)
-        if KAFKA.match(nodeid):
-            return "kafka"
-        if HOUSE.search(file):
-            return "house"
-        for name, files in (("clients", CLIENTS), ("zookeeper", ZOOKEEPER)):
-            if files.search(file):
-                return name
-        return "spark" if SPARK.search(file) else file
+        return group(nodeid)
+
+
+def group(nodeid: str) -> str:
+    """The name of the tests that share a process with this one: a group's, or its file's."""
+    file = nodeid.split("::", 1)[0]
+    if KAFKA.match(nodeid):
+        return "kafka"
+    for name, files in _GROUPS:
+        if files.search(file):
+            return name
+    return file
+
+
+class Ends:
+    """Ends servers that a group of tests shares after the group's last test: an idle Apache Kafka
+    takes 3 % of a processor, and the run goes on for minutes."""
+
+    def __init__(self, servers: Mapping[str, str], group_of: Callable[[str], str]) -> None:
+        """`servers`: the fixture of each group's server."""
+        self._servers = servers
+        self._group_of = group_of
+        self._made: dict[str, tuple[pytest.FixtureDef[Any], pytest.FixtureRequest]] = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+    ) -> Any:
+        if fixturedef.argname in self._servers.values():
+            self._made[fixturedef.argname] = fixturedef, request
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> Any:
+        done = yield
+        own = self._group_of(item.nodeid)
+        made = self._made.get(self._servers.get(own, ""))
+        if made and nextitem is not None and self._group_of(nextitem.nodeid) != own:
+            fixture, request = made
+            fixture.finish(request)  # type: ignore[arg-type]
+        return done
 
 
 def spread(files: Collection[Path]) -> dict[Path, tuple[float, Path]]:

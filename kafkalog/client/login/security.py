@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog import arguments, errors
 from kafkalog.client.login.mechanisms import Exchange, OAuthBearer, Plain
-from kafkalog.client.login.tokens import Tokens, TokenSource
 from kafkalog.config.client import ClientConfig
 from kafkalog.security.jaas import LoginModule, parse_jaas
-from kafkalog.security.scram import ClientExchange, Mechanism
 
 if TYPE_CHECKING:
     import ssl
+
+    from kafkalog.client.login.tokens import Tokens, TokenSource
 
 __all__ = ["Security", "security_of"]
 
@@ -113,6 +113,8 @@ def _logs_in(config: ClientConfig, token: TokenSource | None) -> Callable[[float
             f"sasl.jaas.config: found {login.name}, wanted {_MODULES[mechanism]} for {mechanism}"
         )
     if mechanism == "OAUTHBEARER":
+        from kafkalog.client.login.tokens import Tokens
+
         return _bearer(Tokens(config, login.options, token), login)
     for name in ("username", "password"):
         if not login.options.get(name):
@@ -121,6 +123,8 @@ def _logs_in(config: ClientConfig, token: TokenSource | None) -> Callable[[float
     if mechanism == "PLAIN":
         Plain(user, password)  # refused now, not at the first connection
         return lambda _: Plain(user, password)
+    from kafkalog.security.scram import ClientExchange, Mechanism
+
     by_token = login.options.get("tokenauth", "").lower() == "true"
     extensions = {"tokenauth": "true"} if by_token else {}
     scram = Mechanism.named(mechanism)

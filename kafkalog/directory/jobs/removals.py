@@ -5,7 +5,6 @@ On a full disk they are removed immediately.
 
 import logging
 import os
-import shutil
 import threading
 from collections.abc import Iterable
 
@@ -89,4 +88,6 @@ def _remove(path: str) -> None:
         os.unlink(path)
         _logger.info("%s: was a link, and is removed; its target stays: %s", path, target)
     elif os.path.lexists(path):
+        import shutil
+
         shutil.rmtree(path)
