@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog import errors
+from kafkalog import aio, errors
 from kafkalog.client.consumer.consumer import Consumer
 from kafkalog.client.link.failures import failure_class
 from kafkalog.testing.broker import TestBroker as Broker
@@ -218,3 +219,27 @@ def test_settings_of_the_classic_protocol_are_refused(name: str, value: object) 
 def test_an_assignor_of_its_own_is_refused() -> None:
     with pytest.raises(errors.ArgumentError, match=r"group\.remote\.assignor"):
         Consumer("localhost:1", group="g", group_protocol="consumer", assignor="range")
+
+
+def test_asyncio_members_share_the_partitions(broker: Broker) -> None:
+    """Each is told of its own, and they read every record once."""
+
+    async def work() -> None:
+        told: list[str] = []
+        options: dict[str, Any] = {"group": "g", "group_protocol": "consumer"}
+        reset = {"auto_offset_reset": "earliest"}
+        async with (
+            aio.Consumer(broker.bootstrap_servers, **options, **reset) as one,
+            aio.Consumer(broker.bootstrap_servers, **options, **reset) as other,
+        ):
+            await one.subscribe(["t"], on_assigned=lambda some: told.append("assigned"))
+            await other.subscribe(pattern="t.*")
+            read: list[tuple[int, int]] = []
+            while len(set(read)) < 40 or not (one.assignment and other.assignment):
+                for some in (await one.poll(20), await other.poll(20)):
+                    read += [(record.partition, record.offset) for record in some]
+            await one.commit()
+            assert sorted(one.assignment + other.assignment) == FOUR
+            assert "assigned" in told
+
+    asyncio.run(asyncio.wait_for(work(), 60))
