@@ -66,7 +66,7 @@ def protocol_of(
 def state_of(
     membership: Membership | GroupMembership | None, made: ConsumerConfig
 ) -> ConsumerState:
-    """What a consumer reads, at first nothing."""
+    """The state of a consumer, which reads nothing at first."""
     commits = made.enable_auto_commit
     times_s = made.auto_commit_interval_ms / 1000, made.metadata_max_age_ms / 1000
     if isinstance(membership, GroupMembership):

@@ -115,7 +115,7 @@ SECURITY: dict[str, object] = {
 """Defaults of every client; all others of TLS and logins are null in Java, and empty here."""
 OWN = {
     "client.id", "enable.auto.offset.store", "group.id", "group.instance.id",
-    "kafkalog.storage.timeout.ms", "partitioner", "transactional.id",
+    "group.remote.assignor", "kafkalog.storage.timeout.ms", "partitioner", "transactional.id",
 }  # fmt: skip
 """Settings that Java's clients lack, or for which they have no default."""
 
