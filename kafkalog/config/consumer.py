@@ -50,6 +50,15 @@ class ConsumerConfig(ClientConfig):
     fetch_max_wait_ms = Whole(500, "How long a broker waits for fetch.min.bytes.", unit="ms", low=0)
     fetch_min_bytes = Whole(1, "Fewer bytes make the broker wait for more.", unit="bytes", low=0)
     group_id = Word("", "The group; empty: none.")
+    group_protocol = Word(
+        "classic",
+        "classic: members agree by themselves; consumer: the coordinator assigns partitions "
+        "(KIP-848).",
+        choices=("classic", "consumer"),
+    )
+    group_remote_assignor = Word(
+        "", "With group.protocol=consumer: uniform or range, by the broker; empty: its default."
+    )
     group_instance_id = Word("", "The name of a static member; empty: a dynamic member.")
     heartbeat_interval_ms = Whole(3_000, "How often a member sends a heartbeat.", unit="ms", low=1)
     isolation_level = Word(
@@ -91,5 +100,17 @@ class ConsumerConfig(ClientConfig):
                 f"heartbeat.interval.ms: found {self.heartbeat_interval_ms}, wanted less than "
                 f"session.timeout.ms, which is {self.session_timeout_ms}"
             )
+        unused = {
+            "classic": ("group.remote.assignor",),
+            "consumer": (
+                "heartbeat.interval.ms", "partition.assignment.strategy", "session.timeout.ms",
+            ),
+        }  # fmt: skip
+        for name in unused[self.group_protocol]:
+            if self.explicit(name):
+                raise InvalidSetting(
+                    f"{name}: found with group.protocol={self.group_protocol}, which does not use "
+                    "it; wanted no value"
+                )
         if self.explicit("enable.auto.commit") and self.enable_auto_commit and not self.group_id:
             raise InvalidSetting("enable.auto.commit: found true, wanted a group to commit for")

@@ -217,9 +217,13 @@ def _member(found: Any, plain: bool) -> MemberInfo:
 
 
 def committed_offsets(
-    cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None = None
+    cluster: Cluster,
+    group: str,
+    partitions: Iterable[TopicPartition] | None = None,
+    member: GroupMetadata | None = None,
 ) -> dict[TopicPartition, CommittedOffset]:
-    """The offsets that a group has committed; `partitions` None: everything.
+    """The offsets that a group has committed; `partitions` None: everything.  `member`: who asks,
+    with its epoch.
 
     A partition for which it has committed nothing is left out.
 
@@ -227,12 +231,15 @@ def committed_offsets(
     """
     found: dict[TopicPartition, CommittedOffset] = {}
     for some in (None,) if partitions is None else portions(sorted(set(partitions))):
-        found |= _committed_of(cluster, group, some)
+        found |= _committed_of(cluster, group, some, member)
     return found
 
 
 def _committed_of(
-    cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None
+    cluster: Cluster,
+    group: str,
+    partitions: Iterable[TopicPartition] | None,
+    member: GroupMetadata | None,
 ) -> dict[TopicPartition, CommittedOffset]:
     """The committed offsets that one request can return."""
     topics = None if partitions is None else by_topic(partitions)
@@ -246,7 +253,10 @@ def _committed_of(
             for name, some in topics.items()
         ]  # fmt: skip
         if version >= 8:
-            body: dict[str, Any] = {"groups": [{"group_id": group, "topics": rows}]}
+            one: dict[str, Any] = {"group_id": group, "topics": rows}
+            if member is not None:
+                one |= {"member_id": member.member_id, "member_epoch": member.generation}
+            body: dict[str, Any] = {"groups": [one]}
         else:
             body = {"group_id": group, "topics": rows}
         answer = connection.call(

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from functools import partial
 
 from kafkalog import errors
-from kafkalog.client.calls.groups import put_offsets
-from kafkalog.client.consumer.commits import Commits, Committing
+from kafkalog.client.calls.groups import GroupMetadata, Ids, put_offsets
+from kafkalog.client.consumer.commits import Commits, Committing, Offsets
 from kafkalog.client.link.background import Background
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.patience import Wait
 from kafkalog.client.metrics import Tally
+from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["CHORE_S", "Committer"]
 
@@ -25,8 +26,16 @@ class Committer(Background):
     """The thread that commits, separate from heartbeats: a commit is retried for up to
     default.api.timeout.ms, which is longer than a session."""
 
-    def __init__(self, cluster: Cluster, nudge: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        nudge: Callable[[], None],
+        current: Callable[[GroupMetadata], GroupMetadata | None] = lambda member: None,
+    ) -> None:
+        """`current`: a member whose epoch may have risen as it is now; None: it has lost its
+        partitions since, or epochs do not rise."""
         super().__init__(cluster, "kafkalog-commits", nudge)
+        self._current = current
         self._commits = Commits()
         self.commit_ms = Tally()
         """The latency of each successful commit, including the owner's own."""
@@ -100,7 +109,26 @@ class Committer(Background):
         """Raises: Timeout: earlier commits took all of its time; as `put_offsets`."""
         patience_ms = self.cluster.options.api_timeout_ms
         by, left_ms = given.member, given.left_ms(self.clock.monotonic_s(), patience_ms)
-        put_offsets(
-            self.cluster, by.group, given.offsets, by.generation, by.member_id, by.instance_id,
-            left_ms, given.ids,
-        ).check()  # fmt: skip
+        self.put(self.cluster, given.offsets, by, left_ms, given.ids)
+
+    def put(
+        self, cluster: Cluster, offsets: Offsets, by: GroupMetadata, left_ms: int, ids: Ids
+    ) -> None:
+        """Commit with the member's epoch, and again if that has risen.  From any thread.
+
+        Raises: as `put_offsets`.
+        """
+        backoff = cluster.backoff(left_ms)
+        while True:
+            try:
+                put_offsets(
+                    cluster, by.group, offsets, by.generation, by.member_id, by.instance_id,
+                    max(1, backoff.left_ms()), ids,
+                ).check()  # fmt: skip
+                return
+            except errors.KafkalogError as problem:
+                found = self._current(by)
+                if problem.code != ErrorCode.STALE_MEMBER_EPOCH or found is None or backoff.over():
+                    raise
+                backoff.wait()
+                by = self._current(by) or found

@@ -16,20 +16,17 @@ from kafkalog.arguments import whole_number
 from kafkalog.client.callbacks import logged
 from kafkalog.client.calls.arguments import committed_of
 from kafkalog.client.calls.groups import CommittedOffset, GroupMetadata, committed_offsets
-from kafkalog.client.consumer.assignors import Assignor, find_assignors
+from kafkalog.client.consumer.assignors import Assignor
 from kafkalog.client.consumer.commits import Callback
 from kafkalog.client.consumer.committer import Committer
 from kafkalog.client.consumer.coordinator import ConsumerCoordinator
-from kafkalog.client.consumer.core import ConsumerState
 from kafkalog.client.consumer.fetch_positions import FetchPositions
-from kafkalog.client.consumer.heartbeat import HeartbeatThread
-from kafkalog.client.consumer.member import MemberOptions
-from kafkalog.client.consumer.membership import Membership
+from kafkalog.client.consumer.group_membership import GroupMembership
 from kafkalog.client.consumer.metadata import ConsumerMetadata
 from kafkalog.client.consumer.offset_commits import OffsetCommits
 from kafkalog.client.consumer.positions import Offset, Positions
-from kafkalog.client.consumer.session import Tempo
-from kafkalog.client.consumer.settings import client_options, fetch_options, heartbeat_options
+from kafkalog.client.consumer.protocols import protocol_of, state_of
+from kafkalog.client.consumer.settings import client_options, fetch_options
 from kafkalog.client.consumer.subscription import AWAITS, Listener, Subscription
 from kafkalog.client.fetch.fetcher import Fetcher
 from kafkalog.client.fetch.reading import Reading
@@ -70,6 +67,7 @@ class Consumer(Positions):
         auto_offset_reset: str | None = None,
         isolation: str | None = None,
         group_instance_id: str | None = None,
+        group_protocol: str | None = None,
         session_timeout_ms: int | None = None,
         heartbeat_ms: int | None = None,
         max_poll_interval_ms: int | None = None,
@@ -103,6 +101,7 @@ class Consumer(Positions):
                 **_given(
                     group_id=group, auto_offset_reset=auto_offset_reset, client_id=client_id,
                     isolation_level=isolation, group_instance_id=group_instance_id,
+                    group_protocol=group_protocol,
                     session_timeout_ms=session_timeout_ms, heartbeat_interval_ms=heartbeat_ms,
                     max_poll_interval_ms=max_poll_interval_ms, enable_auto_commit=auto_commit,
                     auto_commit_interval_ms=auto_commit_interval_ms,
@@ -121,11 +120,6 @@ class Consumer(Positions):
     ) -> None:  # fmt: skip
         arguments.methods_called("interceptors", interceptors, "on_consume", "on_commit")
         self._config = made
-        member = MemberOptions(
-            find_assignors(assignor or made.partition_assignment_strategy),
-            made.session_timeout_ms, made.max_poll_interval_ms,
-            made.group_instance_id or None, made.client_rack or None,
-        )  # fmt: skip
         self._cluster = cluster
         self._interceptors = interceptors
         self._pid = os.getpid()
@@ -140,16 +134,13 @@ class Consumer(Positions):
             self._wait_for,
             self._waker.nudge,
         )
-        self._heartbeats = HeartbeatThread(
-            Cluster(self._cluster, heartbeat_options(made), clock),
-            Tempo(made.heartbeat_interval_ms, made.session_timeout_ms, made.max_poll_interval_ms),
-            self._waker.nudge,
+        self._heartbeats, self._membership = protocol_of(
+            cluster, made, assignor, self._waker, clock
         )
-        self._committer = Committer(Cluster(cluster, cluster.options, clock), self._waker.nudge)
-        self._membership = (
-            Membership(self._cluster, made.group_id, member, self._heartbeats, self._waker)
-            if made.group_id
-            else None
+        self._committer = Committer(
+            Cluster(cluster, cluster.options, clock),
+            self._waker.nudge,
+            *([self._membership.current] if isinstance(self._membership, GroupMembership) else []),
         )
         self._reading = Reading(self._fetcher)
         self._begin_state(made, interceptors)
@@ -160,12 +151,7 @@ class Consumer(Positions):
     def _begin_state(self, made: ConsumerConfig, interceptors: tuple[object, ...]) -> None:
         """The partitions that it reads, and what it commits."""
         membership = self._membership
-        self._state = ConsumerState(
-            None if membership is None else membership.member,
-            made.enable_auto_commit,
-            made.auto_commit_interval_ms / 1000,
-            made.metadata_max_age_ms / 1000,
-        )
+        self._state = state_of(membership, made)
         self._state.stored = None if made.enable_auto_offset_store else {}
         self._metadata = ConsumerMetadata(self._cluster, made, self._state, self._fetcher)
         self._fetch_positions = FetchPositions(

@@ -11,6 +11,7 @@ from kafkalog.client.consumer import core
 from kafkalog.client.consumer.committer import CHORE_S
 from kafkalog.client.consumer.core import ConsumerState, Effect, Process
 from kafkalog.client.consumer.fetch_positions import FetchPositions
+from kafkalog.client.consumer.group_membership import GroupMembership
 from kafkalog.client.consumer.membership import Membership
 from kafkalog.client.consumer.metadata import ConsumerMetadata
 from kafkalog.client.consumer.offset_commits import OffsetCommits
@@ -34,7 +35,7 @@ class ConsumerCoordinator:
         metadata: ConsumerMetadata,
         positions: FetchPositions,
         commits: OffsetCommits,
-        membership: Membership | None,
+        membership: Membership | GroupMembership | None,
     ) -> None:
         """`membership`: None without a group."""
         self._cluster = cluster
@@ -164,6 +165,8 @@ class ConsumerCoordinator:
                 assert membership is not None
                 metadata.note_changes(membership, until_s)
                 return metadata.searching
+            case core.Names(ids):
+                return metadata.topic_names(ids, until_s)
             case core.Absent(topics):
                 metadata.miss_topics(topics)
             case core.Say(text):

@@ -15,6 +15,7 @@ from uuid import UUID
 from kafkalog import errors
 from kafkalog.client.calls.groups import CommittedOffset, GroupMetadata
 from kafkalog.client.consumer.commits import Offsets
+from kafkalog.client.consumer.group_member import GroupMember
 from kafkalog.client.consumer.member import IN, Member
 from kafkalog.client.consumer.missing_topics import MissingTopics
 from kafkalog.client.consumer.subscription import Subscription
@@ -24,7 +25,7 @@ from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
     "Absent", "CallListener", "Commit", "ConsumerState", "Drain", "Effect", "Join", "Look",
-    "Process", "Reached", "Replace", "ReportCommits", "Say",
+    "Names", "Process", "Reached", "Replace", "ReportCommits", "Say",
 ]  # fmt: skip
 
 Reached = Callable[[TopicPartition], CommittedOffset | None]
@@ -78,13 +79,21 @@ class Absent(NamedTuple):
     topics: Collection[str]
 
 
+class Names(NamedTuple):
+    """Look up the names of topics; returns those that are known, by id."""
+
+    topics: frozenset[UUID]
+
+
 class Say(NamedTuple):
     """A line for the log."""
 
     text: str
 
 
-Effect = Commit | Drain | ReportCommits | CallListener | Replace | Join | Look | Absent | Say
+Effect = (
+    Commit | Drain | ReportCommits | CallListener | Replace | Join | Look | Absent | Names | Say
+)
 T = TypeVar("T")
 Process = Generator[Effect, Any, T]
 
@@ -94,7 +103,7 @@ class ConsumerState:
     only."""
 
     def __init__(
-        self, member: Member | None, commits: bool, interval_s: float, look_s: float
+        self, member: Member | GroupMember | None, commits: bool, interval_s: float, look_s: float
     ) -> None:
         """`member`: None without a group.  `commits`: automatic, every `interval_s`.  `look_s`: as
         in MissingTopics."""
@@ -189,7 +198,7 @@ class ConsumerState:
             self.changed |= counts != self.member.counts
 
     def _in_group(self) -> Member:
-        assert self.member is not None
+        assert isinstance(self.member, Member)
         return self.member
 
     def _prepare_join(self, member: Member) -> Process[bool]:
@@ -235,7 +244,7 @@ class ConsumerState:
         self.draining = True
         return raised or before
 
-    def _drain_commits(self, member: Member | None) -> Process[bool]:
+    def _drain_commits(self, member: Member | GroupMember | None) -> Process[bool]:
         """Wait for commits in the background before the generation that they belong to ends;
         returns whether they are answered."""
         if self.draining and member is not None and not (yield Drain()):
@@ -278,7 +287,9 @@ class ConsumerState:
         self.draining = True
         yield from self._drain_commits(self.member)
 
-    def _revoke_for_good(self, member: Member, gone: list[TopicPartition]) -> Process[None]:
+    def _revoke_for_good(
+        self, member: Member | GroupMember, gone: list[TopicPartition]
+    ) -> Process[None]:
         if (ended := member.ended(self.now_s)) is not None:
             member.lose(ended)
         if member.metadata.generation < 0:
@@ -324,6 +335,10 @@ class ConsumerState:
             raise errors.ArgumentError("the consumer has no group: offsets belong to a group")
         latest = self.member.latest
         return GroupMetadata(latest.group) if self.manual else latest
+
+    def offsets_of(self) -> GroupMetadata | None:
+        """The member that asks for committed offsets; None: any client may."""
+        return None
 
     def committer(self) -> GroupMetadata:
         """The member that commits.  Raises: ArgumentError without a group; UnknownMemberId: it is

@@ -9,6 +9,7 @@ from kafkalog.client.calls.groups import CommittedOffset, committed_offsets
 from kafkalog.client.calls.offsets import find_starts
 from kafkalog.client.calls.results import Results
 from kafkalog.client.consumer.core import ConsumerState
+from kafkalog.client.consumer.member import LOST
 from kafkalog.client.consumer.metadata import ConsumerMetadata
 from kafkalog.client.fetch.reading import Reading
 from kafkalog.client.link.cluster import Cluster
@@ -17,6 +18,7 @@ from kafkalog.client.link.metadata import known_in
 from kafkalog.client.link.patience import NotYet
 from kafkalog.config.consumer import ConsumerConfig
 from kafkalog.types import FoundOffset, TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["FetchPositions"]
 
@@ -63,7 +65,14 @@ class FetchPositions:
 
     def find_all(self) -> None:
         """Find the positions of all assigned partitions.  Raises: as `find`."""
-        self.incomplete = not self.find(self._state.assigned)
+        try:
+            self.incomplete = not self.find(self._state.assigned)
+        except errors.KafkalogError as problem:
+            member = self._state.offsets_of()
+            if member is None or problem.code not in (ErrorCode.STALE_MEMBER_EPOCH, *LOST):
+                raise
+            # The next heartbeat brings its epoch, or the end of its membership.
+            self._metadata.lookups.behind = True
 
     def find(self, partitions: Iterable[TopicPartition]) -> bool:
         """Give each of these a position, if it has none; False: the cluster has lost one.
@@ -101,7 +110,9 @@ class FetchPositions:
         """
         found: dict[TopicPartition, CommittedOffset | FoundOffset] = {}
         if self._group is not None:
-            found.update(committed_offsets(self._cluster, self._group, partitions))
+            found.update(
+                committed_offsets(self._cluster, self._group, partitions, self._state.offsets_of())
+            )
         rest = [tp for tp in partitions if tp not in found]
         if rest and self._reset == "none":
             raise errors.OffsetOutOfRange(

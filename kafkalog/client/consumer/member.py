@@ -84,6 +84,9 @@ Effect = BeatAs | Asks | Rest | Unwanted | Doubt | DoubtTopics
 class Member:
     """One member: its id, generation and assignment.  For the owner's thread only."""
 
+    finds_topics = True
+    """It resolves a pattern by itself."""
+
     def __init__(
         self, group: str, options: MemberOptions, session: Session, pauses_s: tuple[float, float]
     ) -> None:

@@ -6,10 +6,12 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from uuid import UUID
 
 from kafkalog import errors
 from kafkalog.client.calls.groups import Ids
 from kafkalog.client.consumer.core import ConsumerState
+from kafkalog.client.consumer.group_membership import GroupMembership
 from kafkalog.client.consumer.lookups import Lookups
 from kafkalog.client.consumer.member import IN
 from kafkalog.client.consumer.membership import Membership
@@ -39,6 +41,8 @@ class ConsumerMetadata:
         self._fetcher = fetcher
         self._no_internal = config.exclude_internal_topics
         self._create = config.allow_auto_create_topics
+        self._names_s = 0.0
+        """When names are looked up again, by the clock."""
         self._problem: errors.KafkalogError | None = None
         """Raised by the next `check`."""
 
@@ -89,7 +93,7 @@ class ConsumerMetadata:
 
         return found if self._look_up_topics(until_s, ask) else None
 
-    def note_changes(self, membership: Membership, until_s: float) -> None:
+    def note_changes(self, membership: Membership | GroupMembership, until_s: float) -> None:
         """Note whether a group's topics or partitions have changed since the last assignment, if it
         is time to look them up."""
         self._look_up_topics(until_s, lambda: self._note_changes(membership))
@@ -126,10 +130,10 @@ class ConsumerMetadata:
         self._missing.miss_topics(absent, cluster.clock.monotonic_s())
         return found
 
-    def _note_changes(self, membership: Membership) -> None:
+    def _note_changes(self, membership: Membership | GroupMembership) -> None:
         cluster, state, member = self._cluster, self._state, membership.member
         subscription, absent = state.subscription, set[str]()
-        if subscription.look(cluster, self._no_internal):
+        if member.finds_topics and subscription.look(cluster, self._no_internal):
             state.changed = True
         if self._create and not subscription.pattern:
             cluster.refresh(subscription.topics, create=True)
@@ -139,6 +143,23 @@ class ConsumerMetadata:
             absent |= member.topics - counts.keys()
             state.saw(counts)
         self.miss_topics(absent)
+
+    def topic_names(self, topics: Iterable[UUID], until_s: float) -> dict[UUID, str]:
+        """The names of topics by id; others are looked for again by later calls."""
+        cluster, wanted = self._cluster, set(topics)
+        subscription, now_s = self._state.subscription, cluster.clock.monotonic_s()
+        names = None if subscription.pattern else subscription.topics
+        if wanted - self._names_of(wanted).keys():
+            if now_s >= self._names_s and self.look_up(
+                "assigned topics", until_s, lambda: cluster.refresh(names)
+            ):
+                self._names_s = now_s + cluster.options.retry_backoff_ms / 1000
+            self.lookups.behind = True
+        return self._names_of(wanted)
+
+    def _names_of(self, wanted: set[UUID]) -> dict[UUID, str]:
+        known = self._cluster.topics.items()
+        return {info.topic_id: name for name, info in known if info.topic_id in wanted}
 
     def miss_topics(self, topics: Iterable[str]) -> None:
         """The cluster lacks these topics: log each once, and look for them again soon."""

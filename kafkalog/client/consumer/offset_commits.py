@@ -8,10 +8,11 @@ from typing import Any
 
 from kafkalog import errors
 from kafkalog.client.callbacks import logged
-from kafkalog.client.calls.groups import CommittedOffset, GroupMetadata, put_offsets
+from kafkalog.client.calls.groups import CommittedOffset, GroupMetadata
 from kafkalog.client.consumer.commits import Callback, Committing, Offsets
 from kafkalog.client.consumer.committer import Committer
 from kafkalog.client.consumer.core import ConsumerState
+from kafkalog.client.consumer.group_membership import GroupMembership
 from kafkalog.client.consumer.member import REJOIN
 from kafkalog.client.consumer.membership import Membership
 from kafkalog.client.consumer.metadata import ConsumerMetadata
@@ -33,7 +34,7 @@ class OffsetCommits:
         state: ConsumerState,
         metadata: ConsumerMetadata,
         committer: Committer,
-        membership: Membership | None,
+        membership: Membership | GroupMembership | None,
         reached: Callable[[TopicPartition], CommittedOffset | None],
         interceptors: Sequence[object],
     ) -> None:
@@ -70,10 +71,7 @@ class OffsetCommits:
         ids = self._metadata.topic_ids(offsets)
         try:
             with self._committer.commit_ms.timed():
-                put_offsets(
-                    self._cluster, member.group, offsets, member.generation, member.member_id,
-                    member.instance_id, left_ms, ids,
-                ).check()  # fmt: skip
+                self._committer.put(self._cluster, offsets, member, left_ms, ids)
         except errors.KafkalogError as problem:
             self._failed(member, problem)
             raise

@@ -57,6 +57,11 @@ class Subscription:
         """True if its topics come from a pattern."""
         return self._pattern is not None
 
+    @property
+    def expression(self) -> str | None:
+        """The pattern, as it was given."""
+        return None if self._pattern is None else self._pattern.pattern
+
     def __bool__(self) -> bool:
         return bool(self.topics) or self._pattern is not None
 

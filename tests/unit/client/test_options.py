@@ -95,7 +95,7 @@ JAVAS: dict[str, dict[str, object]] = {
         "auto.offset.reset": "latest", "check.crcs": True, "client.rack": "",
         "default.api.timeout.ms": 60_000, "enable.auto.commit": True,
         "exclude.internal.topics": True, "fetch.max.bytes": 52_428_800, "fetch.max.wait.ms": 500,
-        "fetch.min.bytes": 1, "heartbeat.interval.ms": 3_000,
+        "fetch.min.bytes": 1, "group.protocol": "classic", "heartbeat.interval.ms": 3_000,
         "isolation.level": "read_uncommitted", "max.partition.fetch.bytes": 1_048_576,
         "max.poll.interval.ms": 300_000, "max.poll.records": 500, "metadata.max.age.ms": 300_000,
         "partition.assignment.strategy": "range,cooperative-sticky", "session.timeout.ms": 45_000,
@@ -115,7 +115,7 @@ SECURITY: dict[str, object] = {
 """Defaults of every client; all others of TLS and logins are null in Java, and empty here."""
 OWN = {
     "client.id", "enable.auto.offset.store", "group.id", "group.instance.id",
-    "kafkalog.storage.timeout.ms", "partitioner", "transactional.id",
+    "group.remote.assignor", "kafkalog.storage.timeout.ms", "partitioner", "transactional.id",
 }  # fmt: skip
 """Settings that Java's clients lack, or for which they have no default."""
 
