@@ -110,9 +110,10 @@ class Security:
             found["super.users"] = f"User:{ADMIN}"
         return found
 
-    def between_nodes(self) -> dict[str, object]:
+    def between_nodes(self, controllers: str = "") -> dict[str, object]:
         """The settings, next to `settings`, by which the nodes of a cluster reach each other: they
-        log in as the first user."""
+        log in as the first user.  `controllers`: the name of the controllers' listener, which
+        accepts the same users by PLAIN; empty: there is none."""
         found: dict[str, object] = {"security.inter.broker.protocol": self.protocol.upper()}
         if self.tls:
             found |= {
@@ -120,10 +121,17 @@ class Security:
             }  # fmt: skip
         if self.sasl:
             name, password = map(_quoted, next(iter(self.users.items())))
-            found["sasl.mechanism.inter.broker.protocol"] = "PLAIN"
-            found[self._login_setting] = (
+            login = (
                 f"{_module('PLAIN')} required username={name} password={password}{self._listed};"
             )
+            found |= {"sasl.mechanism.inter.broker.protocol": "PLAIN", self._login_setting: login}
+            if controllers:
+                at = f"listener.name.{controllers.lower()}"
+                found |= {
+                    "sasl.mechanism.controller.protocol": "PLAIN",
+                    f"{at}.sasl.enabled.mechanisms": "PLAIN",
+                    f"{at}.plain.sasl.jaas.config": login,
+                }
         return found
 
     @property

@@ -139,8 +139,8 @@ def _here(group: Any) -> None:
     group.add_argument(
         "--security",
         choices=("ssl", "sasl_plaintext", "sasl_ssl"),
-        help="try: protect the connections of nodes and clients; certificates, a user and the "
-        "clients' settings are made for it",
+        help="try: protect the connections of nodes, controllers and clients; certificates, a user "
+        "and the clients' settings are made for it",
     )
     group.add_argument(
         "--node-id",

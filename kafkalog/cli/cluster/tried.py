@@ -46,9 +46,11 @@ ON_ZOOKEEPER = {
     "zookeeper.session.timeout.ms": 3000,
     "zookeeper.connection.timeout.ms": 18_000,
 }
+CONTROLLER = "CONTROLLER"
+"""The name of the controllers' listener."""
 UNDER_CONTROLLERS = {
     "process.roles": "broker,controller",
-    "controller.listener.names": "CONTROLLER",
+    "controller.listener.names": CONTROLLER,
     "broker.session.timeout.ms": 3000,
     "broker.heartbeat.interval.ms": 500,
     "controller.quorum.election.timeout.ms": 500,
@@ -65,8 +67,8 @@ class Tried:
     ) -> None:
         """`port`: the first node's; the other nodes', then those of their controllers, or
         ZooKeeper's, follow; 0: free ones.  `zookeeper`: None: the nodes are their own controllers;
-        a running one to use, or empty: start one.  `protocol`: of the listeners, for clients and
-        nodes; None: plain text."""
+        a running one to use, or empty: start one.  `protocol`: of all listeners, for clients,
+        nodes and controllers; None: plain text."""
         self.folder = os.path.abspath(folder)
         self.client_file = ""
         """The file with the settings of a client; empty: it needs none."""
@@ -169,7 +171,8 @@ class Tried:
         users = {"admin": secrets.token_urlsafe(16)} if protocol.startswith("sasl") else None
         made = security.Security(protocol, users)
         self._secured = {
-            **made.settings(os.path.join(self.folder, "security")), **made.between_nodes(),
+            **made.settings(os.path.join(self.folder, "security")),
+            **made.between_nodes("" if self.on_zookeeper else CONTROLLER),
         }  # fmt: skip
         client = made.client_config("kafkalog")
         self.client_file = os.path.join(self.folder, "client.properties")
@@ -200,8 +203,8 @@ class Tried:
         voters = ",".join(f"{one}@{self.controller(one)}" for one in NODES)
         protocol = (self._protocol or "plaintext").upper()
         return {
-            "listeners": f"{self._listener(node)},CONTROLLER://{self.controller(node)}",
-            "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{protocol}:{protocol}",
+            "listeners": f"{self._listener(node)},{CONTROLLER}://{self.controller(node)}",
+            "listener.security.protocol.map": f"{CONTROLLER}:{protocol},{protocol}:{protocol}",
             "controller.quorum.voters": voters, **UNDER_CONTROLLERS,
         }  # fmt: skip
 

@@ -16,8 +16,10 @@ from xml.etree import ElementTree
 import pytest
 
 import kafkalog
+from kafkalog import errors
 from kafkalog.cli.cluster.tried import Tried
 from kafkalog.config.server_properties import read_properties
+from tests.support.secured import PLAIN, jaas
 from tests.support.waiting import LIMIT_S
 from tests.unit.cli.conftest import Command
 
@@ -96,6 +98,23 @@ def test_protected_nodes_and_clients(tmp_path: Path) -> None:
             admin.create_topic("orders")
             (topic,) = admin.describe_topics(["orders"]).check().values()
             assert all(len(row.replicas) == 3 for row in topic.partitions.values())
+        _only_these_reach_controllers(folder)
+
+
+def _only_these_reach_controllers(folder: Path) -> None:
+    settings = read_properties(str(folder / "node1.properties"))
+    servers = settings["controller.quorum.voters"].partition("@")[2].partition(",")[0]
+    found = read_properties(str(folder / "client.properties"))
+    with kafkalog.Admin(servers, config=found, controllers=True) as admin:
+        assert [one.node for one in admin.describe_quorum().voters] == NODES
+    stranger = {**found, "sasl.jaas.config": jaas(PLAIN, username="admin", password="guessed")}
+    for config, wanted in ((stranger, errors.AuthenticationFailed), ({}, errors.KafkalogError)):
+        config = {**config, "default.api.timeout.ms": "1000", "request.timeout.ms": "500"}
+        with (
+            pytest.raises(wanted),
+            kafkalog.Admin(servers, config=config, controllers=True) as admin,
+        ):
+            admin.describe_quorum()
 
 
 def test_a_folder_of_a_cluster_on_zookeeper_is_refused(kafkalog: Command, tmp_path: Path) -> None:
