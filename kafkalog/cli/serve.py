@@ -20,7 +20,6 @@ EXAMPLES = """\
 example:
   kafkalog serve --dir data --listen 127.0.0.1:9092
   kafkalog serve --config server.properties --log-format json
-  kill -USR1 PID    # it reads the file again, and restarts in its process (docs/quorum.md)
   kafkalog serve --dir data --listen '[::1]:9092' --set auto.create.topics.enable=false
   kafkalog serve --dir data --zookeeper zoo1:2181,zoo2:2181/kafka --node-id 4
 """

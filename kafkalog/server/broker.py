@@ -156,6 +156,8 @@ class Broker:
             self._serve(planned)
         except BaseException:
             self._closed = True
+            with suppress(ValueError):  # restart decides if this process's clients go on
+                self._undo.remove(self._inside.close if self._inside else None)
             with suppress(Exception):  # the first error says more
                 self._end()
             raise
@@ -471,13 +473,14 @@ class Broker:
         Raises: UnknownSetting, InvalidSetting: nothing has changed; another error of Broker: it
         serves with the settings that it had; Closed: it could not, and is closed.
         """
+        self._check()  # first: in a child of the process, another thread may hold the lock for ever
         with self._closing:
             self._check()
             assert self._inside is not None
             before, plan = self._planned, self._plan(complete(config, None), None)
             self._undo.remove(self._inside.close)  # its clients connect again
             try:
-                self._end()
+                self._end_life()
                 self._again(plan, before)
             except BaseException as problem:
                 if not self._closed:
@@ -485,6 +488,13 @@ class Broker:
                 _brokers.discard(self)
                 self._inside.close()
                 raise Closed(f"{self.path}: could not restart: {problem}") from problem
+
+    def _end_life(self) -> None:
+        try:
+            self._end()
+        except BaseException:
+            self._closed = True  # all has ended; a disk that fails is not opened again
+            raise
 
     def _again(self, plan: Plan, before: Plan) -> None:
         try:

@@ -102,9 +102,9 @@ struct kl_log {
     int64_t failed_rounds;   /* rounds that failed before any sync: retriable */
     int untried_errno;       /* errno of the last of them; 0: no memory */
     bool dir_dirty;          /* names changed since the last sync of the directory */
-    struct timespec purged; /* the folder's change time when it last had no .deleted file */
-    bool texts_dirty;       /* epochs changed, or partition.metadata was never synced */
-    bool epoch_owed;        /* a full disk refused the latest epoch */
+    struct timespec purged;  /* its mtime when it last had no .deleted file */
+    bool texts_dirty;        /* epochs changed, or partition.metadata was never synced */
+    bool epoch_owed;         /* a full disk refused the latest epoch */
     int64_t unflushed_records;
 
     /* Records that must be on disk before they are visible: the high watermark stays at hold_from

@@ -689,10 +689,11 @@ out:
     return status;
 }
 
-/* True if a directory's change time tells of every later change: it is not of this moment, whose
- * changes may all have one time. */
+/* True if a directory's modification time tells of every later change of its names: it is set, and
+ * not of this moment, whose changes may all have one time. */
 static bool tells(const struct stat *folder) {
-    return kl_now_ms() - (int64_t)folder->st_mtim.tv_sec * 1000 > 2000;
+    int64_t seconds = (int64_t)folder->st_mtim.tv_sec;
+    return seconds > 0 && kl_now_ms() - seconds * 1000 > 2000;
 }
 
 /* Reserved.  A directory of ten thousand logs asks every minute or second, mostly in vain: nothing

@@ -340,6 +340,9 @@ class ConsumerState:
         """The member that asks for committed offsets; None: any client may."""
         return None
 
+    def _is_latest(self, found: GroupMetadata) -> bool:
+        return self.member is not None and found == self.member.latest
+
     def committer(self) -> GroupMetadata:
         """The member that commits.  Raises: ArgumentError without a group; UnknownMemberId: it is
         no longer a member; RebalanceInProgress: its next generation is known, and its assignment in
@@ -353,7 +356,7 @@ class ConsumerState:
             raise failure_class(ErrorCode.UNKNOWN_MEMBER_ID)(
                 f"group {found.group!r}: this consumer is not a member now: poll joins again"
             )
-        if found != self.member.latest:
+        if not self._is_latest(found):
             # With that generation it could overwrite a commit of the partition's new owner.
             raise failure_class(ErrorCode.REBALANCE_IN_PROGRESS)(
                 f"group {found.group!r}: this consumer is joining generation {found.generation}: "

@@ -198,6 +198,9 @@ class GroupSession:
             return Heard(moved, news=True)
         if beat.joins != self.joins or self.epoch < JOINING:
             return Heard(moved, news=False)
+        if self.leaving and not moved and problem.code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            self.leaving, self.epoch = False, NO_EPOCH  # the group has removed it already
+            return Heard(moved=False, news=True)
         self._full = True
         low_s, high_s = self.options.pauses_s
         self._pause_s = min(max(low_s, self._pause_s * 2), high_s)

@@ -117,6 +117,9 @@ class GroupState(ConsumerState):
         found = self._me.metadata
         return found if self.subscription and found.generation > 0 else None
 
+    def _is_latest(self, found: GroupMetadata) -> bool:
+        return True  # a rising epoch takes no partition away
+
     def left(self) -> None:
         """Everything that was read is given up."""
         super().left()

@@ -8,9 +8,17 @@ from pathlib import Path
 import pytest
 
 import kafkalog
+from kafkalog.cluster.quorum.member import QuorumMember
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.layout import METADATA_TOPIC
-from kafkalog.errors import ArgumentError, InvalidSetting, KafkalogError
+from kafkalog.errors import (
+    ArgumentError,
+    Closed,
+    InvalidSetting,
+    IoFailed,
+    KafkalogError,
+    Timeout,
+)
 from kafkalog.kraft.batches import VOTERS, control_batch
 from kafkalog.kraft.first_voter import become_voter, voters_in
 from kafkalog.kraft.kraftlog import MetadataLog
@@ -76,6 +84,40 @@ def test_settings_that_are_refused_change_nothing(tmp_path: Path) -> None:
                 one.restart({"listeners": f"PLAINTEXT://127.0.0.1:{port}", "node.id": 5})
             producer.send("t", b"c").result()
         assert [record.value for record in one.store["t"][0].read(0)] == [b"a", b"b", b"c"]
+
+
+def test_clients_of_this_process_go_on_if_the_new_life_fails_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    with Broker(tmp_path / "data", config={"listeners": f"PLAINTEXT://127.0.0.1:{port}"}) as one:
+        one.store.create_topic("t")
+        with one.store.producer() as producer:
+            with monkeypatch.context() as patch:
+                patch.setattr(QuorumMember, "register", _not_registered)
+                with pytest.raises(Timeout):
+                    one.restart(as_quorum(port))
+            producer.send("t", b"a").result()
+        assert [record.value for record in one.store["t"][0].read(0)] == [b"a"]
+
+
+def _not_registered(*_: object) -> None:
+    raise Timeout("not registered in time")
+
+
+def test_a_broker_that_cannot_end_in_order_is_closed(tmp_path: Path) -> None:
+    """A disk that has failed is not opened again: whoever has the broker learns that it is gone."""
+    config = {"listeners": f"PLAINTEXT://127.0.0.1:{free_port()}"}
+    one = Broker(tmp_path / "data", config=config)
+
+    def fails() -> None:
+        raise IoFailed("the flush failed")
+
+    one._undo.insert(1, fails)
+    for _ in range(2):
+        with pytest.raises(Closed):
+            one.restart(config)
+    one.close()
 
 
 def _single(path: Path) -> tuple[Manager, uuid.UUID]:

@@ -78,6 +78,21 @@ def test_a_fenced_member_joins_once_its_partitions_are_given_up(code: ErrorCode)
     assert session.current(before) is None  # others may have committed since
 
 
+@pytest.mark.parametrize(
+    "code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_AUTHORIZATION_FAILED]
+)
+def test_a_member_that_the_group_refuses_while_it_leaves_has_left(code: ErrorCode) -> None:
+    """The heartbeat was under way when its owner left; it can join again."""
+    session = begun()
+    answer(session, 5, [0])
+    last = beat(session, 1.0)
+    session.leave()
+    assert session.failed(last, failure(code, "g"), 1.0).news
+    assert not session.leaving and session.due(1.0) is None
+    session.subscribe(["t"], None)
+    assert beat(session, 1.0).body["member_epoch"] == 0
+
+
 def test_a_commit_follows_a_rising_epoch() -> None:
     session = begun()
     answer(session, 5, [0])
