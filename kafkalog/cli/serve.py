@@ -70,15 +70,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal."""
-    from kafkalog.directory.identity import check_unused
     from kafkalog.server import logs
 
     found = settings_from(options)
     directory = options.dir or found.directory
     if directory is None:
         raise UsageError("--dir: give a data directory, or log.dirs in --config")
-    if options.dir is None:
-        check_unused(found.unused)
     logs.set_up(options.log_format, options.log_level)
     logger = logging.getLogger("kafkalog.server")
     for note in found.notes:
@@ -106,7 +103,7 @@ def settings_from(options: argparse.Namespace) -> "Properties":
     from kafkalog.config.server_properties import Properties, read_properties, sorted_out
     from kafkalog.server.network.listeners import named
 
-    found = Properties({}, None, ())
+    found = Properties({}, (), ())
     if options.config is not None:
         found = sorted_out(read_properties(options.config))
     found.config.update(settings_of(options.set))

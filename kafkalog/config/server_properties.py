@@ -9,6 +9,7 @@ from kafkalog.config.properties import parse_properties
 from kafkalog.config.protection import refuse_protections
 from kafkalog.config.quorum import QUORUM
 from kafkalog.config.server import ServerConfig
+from kafkalog.errors import InvalidSetting
 
 __all__ = ["Properties", "read_properties", "sorted_out"]
 
@@ -85,12 +86,25 @@ class Properties(NamedTuple):
 
     config: dict[str, object]
     """The settings that apply."""
-    directory: str | None
-    """log.dirs, or log.dir: the first one."""
+    directories: tuple[str, ...]
+    """Those of log.dirs, or log.dir."""
     notes: tuple[str, ...]
     """One sentence for each name that does not apply as it is."""
-    unused: tuple[str, ...] = ()
-    """The other directories of log.dirs."""
+
+    @property
+    def directory(self) -> str | None:
+        """The directory of log.dirs; None: it names none.
+
+        Raises: InvalidSetting: it names several.  Partitions of the others would be missing, also
+        if those are only not mounted now, and empty ones would take their place in a cluster.
+        """
+        if len(self.directories) > 1:
+            found = f"{len(self.directories)} directories ({', '.join(self.directories)})"
+            raise InvalidSetting(
+                f"log.dirs: found {found}, wanted one with everything: move the folders of their "
+                "partitions there, or their replicas to other nodes"
+            )
+        return next(iter(self.directories), None)
 
 
 def read_properties(path: str) -> dict[str, str]:
@@ -129,10 +143,7 @@ def sorted_out(found: Mapping[str, str]) -> Properties:
             notes.append(f"{name}: {_done(name, known)}")
     if not joins:
         notes += _without_controllers(config, found)
-    directories = _directories(found)
-    if unused := directories[1:]:
-        notes.append(f"log.dirs: of {len(directories)} directories only {directories[0]} is used")
-    return Properties(config, next(iter(directories), None), tuple(notes), unused)
+    return Properties(config, _directories(found), tuple(notes))
 
 
 def _done(name: str, known: set[str]) -> str:

@@ -20,7 +20,6 @@ __all__ = [
     "Found",
     "check_agrees",
     "check_unlocked",
-    "check_unused",
     "identify",
     "look",
     "node_number",
@@ -102,23 +101,6 @@ def node_number(
             "of the cluster has: --node-id N"
         )
     return next((number for number in (known, given) if number is not None), 1)
-
-
-def check_unused(paths: Iterable[str]) -> None:
-    """Refuse further directories of log.dirs that hold partitions: those would be missing, and
-    where the cluster expects them empty logs would take their place.
-
-    Raises: ArgumentError, OSError.
-    """
-    for path in paths:
-        held = layout.list_directory(path).partitions if os.path.isdir(path) else {}
-        for tp, name in held.items():
-            if tp.topic != layout.METADATA_TOPIC:
-                raise ArgumentError(
-                    f"log.dirs: found {path}, which holds partitions ({name}, ...), behind another "
-                    "directory; wanted one directory with everything: move its folders there, or "
-                    "their replicas to other nodes"
-                )
 
 
 def identify(

@@ -473,7 +473,7 @@ class Broker:
         Raises: UnknownSetting, InvalidSetting: nothing has changed; another error of Broker: it
         serves with the settings that it had; Closed: it could not, and is closed.
         """
-        self._check()  # first: in a child of the process, another thread may hold the lock for ever
+        self._check()  # before the lock, which nobody releases in a forked child
         with self._closing:
             self._check()
             assert self._inside is not None

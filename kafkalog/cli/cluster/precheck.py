@@ -62,7 +62,7 @@ def _findings(options: argparse.Namespace, given: Properties) -> list[Finding]:
     from kafkalog.config.protection import refuse_protections
     from kafkalog.config.served import check_served
     from kafkalog.config.server import ServerConfig
-    from kafkalog.directory.identity import Found, check_unused, look, node_number
+    from kafkalog.directory.identity import Found, look, node_number
     from kafkalog.replication.inter_broker import node_securities
     from kafkalog.server.listener_keys import ListenerKeys
     from kafkalog.server.network.listeners import planned
@@ -77,8 +77,6 @@ def _findings(options: argparse.Namespace, given: Properties) -> list[Finding]:
             "precheck: give --zookeeper HOST:PORT,.../CHROOT, or a --config with zookeeper.connect"
         )
     path = options.dir or given.directory
-    if options.dir is None:
-        check_unused(given.unused)
     found = Found(None, ()) if path is None else look(path)
     number = config.node_id if config.explicit("node.id") else None
     node = node_number(path or "the directory", found.meta, number, True)

@@ -10,6 +10,7 @@ from kafkalog.config.quorum import QUORUM
 from kafkalog.config.served import check_served
 from kafkalog.config.server import ServerConfig
 from kafkalog.config.server_properties import read_properties, sorted_out
+from kafkalog.errors import InvalidSetting
 from kafkalog.server.broker import Broker
 from tests.support.raw import Raw
 
@@ -122,10 +123,12 @@ def test_the_zookeeper_eras_broker_id_is_the_node_id() -> None:
     assert sorted_out({"broker.id": "7", "node.id": "8"}).config == {"node.id": "8"}
 
 
-def test_of_several_directories_one_is_used_and_that_is_said() -> None:
-    found = sorted_out({"log.dirs": "/a,/b"})
-    assert found.directory == "/a"
-    assert found.notes == ("log.dirs: of 2 directories only /a is used",)
+@pytest.mark.parametrize("roles", ["", "broker", "broker,controller"])
+def test_several_directories_are_refused(roles: str) -> None:
+    found = sorted_out({"log.dirs": " /a , /b", "process.roles": roles})
+    assert found.directories == ("/a", "/b")
+    with pytest.raises(InvalidSetting, match=r"^log.dirs: found 2 directories \(/a, /b\), wanted"):
+        assert found.directory
 
 
 def test_notes_on_settings_are_true(tmp_path: Path) -> None:
