@@ -381,8 +381,13 @@ def test_a_source_topic_recreated(two: Two) -> None:
     assert not two.copy().aside
 
 
+ENDED = {"Empty", "CompleteCommit", "CompleteAbort"}
+
+
 def recreate(broker: TestBroker) -> None:
     with kafkalog.Admin(broker.bootstrap_servers) as admin:
+        # A marker that is still to be written would otherwise come into the new topic.
+        wait_for(lambda: {one.state for one in admin.list_transactions()} <= ENDED, "all ended")
         admin.delete_topic("t")
         wait_for(lambda: "t" not in admin.list_topics(), "it is deleted")
         admin.create_topic("t", 1)
