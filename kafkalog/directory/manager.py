@@ -299,8 +299,8 @@ class Manager:
                 failures.append(problem)
         self._logs.deleted(gone)
         self.state.forget(gone)
-        if gone and sync:
-            self.folders.sync()
+        if sync:
+            self.folders.sync()  # also what an earlier call renamed, and could not sync
         if gone and self._scheduler is not None and is_full(self.path):
             self._scheduler.soon(REMOVAL)
         for failure in failures:

@@ -22,7 +22,8 @@ from kafkalog.disk.checkpoint import (
     RECOVERY_POINT,
     parse_offsets,
 )
-from kafkalog.errors import KafkalogError
+from kafkalog.disk.directory import Directory
+from kafkalog.errors import IoFailed, KafkalogError
 from kafkalog.log.log import handle_of
 from kafkalog.log.opening import log_config
 from kafkalog.log.segments import list_segments
@@ -234,6 +235,27 @@ def test_old_segments_go_by_themselves(directory, clock, wait_until):
     wait_until(
         lambda: not any(name.endswith(".deleted") for name in os.listdir(folder)), "the removal"
     )
+
+
+def test_a_deletion_that_did_not_reach_the_disk_is_not_done(directory, monkeypatch):
+    """Whoever deletes the partition again, though it is gone, learns whether the disk knows."""
+    manager = directory()
+    manager.create_partition("a")
+    sync, fail = Directory.sync, [True]
+
+    def fails_once(self, files=()):
+        if fail.pop() if fail else False:
+            raise IoFailed("the folder: fsync failed")
+        sync(self, files)
+
+    monkeypatch.setattr(Directory, "sync", fails_once)
+    with pytest.raises(IoFailed):
+        manager.delete_partitions([A0])
+    fail.append(True)
+    with pytest.raises(IoFailed):
+        manager.delete_partitions([A0])
+    manager.delete_partitions([A0])
+    assert not manager.has(A0)
 
 
 def test_a_purge_lists_nothing_while_no_name_changes(directory, tmp_path):
