@@ -291,15 +291,15 @@ class Manager:
         Raises: ReadOnly; IoFailed of the first failure, after the others were deleted.
         """
         self._check_writable()
-        gone, failures = list[TopicPartition](), list[Exception]()
-        for tp in tps:
+        wanted, gone, failures = list(tps), list[TopicPartition](), list[Exception]()
+        for tp in wanted:
             try:
                 gone += [tp] * self._take_out(tp, kind)
             except Exception as problem:
                 failures.append(problem)
         self._logs.deleted(gone)
         self.state.forget(gone)
-        if sync:
+        if wanted and sync:
             self.folders.sync()  # also what an earlier call renamed, and could not sync
         if gone and self._scheduler is not None and is_full(self.path):
             self._scheduler.soon(REMOVAL)
