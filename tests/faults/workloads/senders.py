@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import kafkalog
@@ -12,6 +13,7 @@ import kafkalog
 DELIVERY_MS = 60_000
 """How long they retry; after that it is unknown whether the record is there."""
 REQUEST_MS = 5_000
+STEP_MS = 100
 Done = Callable[[int | None], None]
 """Called with the offset; with -1 if the record is there at an unknown offset; with None if it is
 unknown whether the record is there."""
@@ -84,7 +86,9 @@ class Librdkafka:
             done(offset_told(problem, message))
 
         if (topic, partition) not in self._producers:
-            self._producers[topic, partition] = Producer(self._settings)
+            self._producers[topic, partition] = Producer(
+                {**self._settings, "error_cb": partial(self._told_error, (topic, partition))}
+            )
         producer = self._producers[topic, partition]
         try:
             producer.produce(topic, value, partition=partition, on_delivery=told)
@@ -101,13 +105,24 @@ class Librdkafka:
 
     def close(self) -> None:
         for where, one in self._producers.items():
-            # A fatal error is, or was, reported for each record, too.
-            with contextlib.suppress(Exception):
-                if where not in self._ended:  # otherwise waiting records would wait too long
-                    one.flush(DELIVERY_MS / 1000)
+            self._flush(where, one)
             one.purge()
             with contextlib.suppress(Exception):
                 one.flush(REQUEST_MS / 1000)
+
+    def _told_error(self, where: tuple[str, int], problem: Any) -> None:
+        if problem.fatal():
+            self._ended.add(where)
+
+    def _flush(self, where: tuple[str, int], producer: Any) -> None:
+        """In steps: after a fatal error, which may come now, records that wait get no outcome."""
+        for _ in range(DELIVERY_MS // STEP_MS):
+            if where in self._ended or not len(producer):
+                return
+            try:
+                producer.flush(STEP_MS / 1000)
+            except Exception:  # it is reported for each record, too
+                self._ended.add(where)
 
 
 class KafkaPython:
