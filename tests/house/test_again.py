@@ -64,6 +64,7 @@ def test_a_test_that_passes_alone_is_unsteady(
 
         @pytest.mark.parametrize("word", ["a b - c"])
         def test_unsteady(word):
+            print("said before it failed")
             assert nth() >= {failures}, "too early"
 
         def test_late(late):
@@ -78,7 +79,8 @@ def test_a_test_that_passes_alone_is_unsteady(
              f"    AssertionError: too {wrong}", "*= 1 passed, 2 unsteady in *"]
         )  # fmt: skip
     done.stdout.no_fnmatch_line("*= FAILURES =*")
-    assert "too early" in Path(again.KEPT).read_text()
+    kept = Path(again.KEPT).read_text()
+    assert "too early" in kept and "said before it failed" in kept
 
 
 def test_a_test_that_always_fails_fails_the_run(run: Run) -> None:

@@ -98,13 +98,19 @@ class Again:
         for nodeid in self._unsteady:
             terminalreporter.write_line(nodeid)
             terminalreporter.write_line(f"    {last_line(self._failures[nodeid][0])}")
-        whole = [f"{n}\n\n{self._failures[n][0].longreprtext}\n" for n in self._unsteady]
+        whole = [f"{n}\n\n{_whole(self._failures[n][0])}\n" for n in self._unsteady]
         kept = self._config.invocation_params.dir / KEPT
         kept.parent.mkdir(exist_ok=True)
         kept.write_text("\n".join(whole))
         terminalreporter.write_line(f"Their failures: {KEPT}")
         if len(self._unsteady) > MOST_UNSTEADY:
             terminalreporter.write_line(f"More than {MOST_UNSTEADY} fail the run.", red=True)
+
+
+def _whole(report: pytest.TestReport) -> str:
+    """The error, and what the test wrote."""
+    written = (f"---- {title}\n{text}" for title, text in report.sections)
+    return "\n".join([report.longreprtext, *written])
 
 
 def last_line(report: pytest.TestReport) -> str:
