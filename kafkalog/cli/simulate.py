@@ -24,6 +24,7 @@ example:
   kafkalog simulate --seed 17 --trace
   kafkalog simulate --mutant no-divergence --seeds 50
   kafkalog simulate --quorum --seeds 500
+  kafkalog simulate --quorum --controllers --seeds 50
 """
 WORDS = """\
 The controller, the rules of nodes and of replication, and the logs are those of a broker; clock,
@@ -33,7 +34,9 @@ replica.  If a seed fails, the command shows the fewest steps that still make it
 with status 1.
 
 With --quorum it is a KRaft quorum instead: Raft's decisions are real, its network, clocks and disks
-are simulated; at most one leader per epoch, and nothing committed is lost."""
+are simulated; at most one leader per epoch, and nothing committed is lost.  With --controllers each
+node also has a controller, which decides for three simulated brokers without data and a client that
+creates topics."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,12 +63,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quorum", action="store_true", help="simulate a KRaft quorum instead of a cluster"
     )
+    parser.add_argument(
+        "--controllers", action="store_true", help="with --quorum: simulate controllers over it"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object per seed")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run it; the exit status."""
-    mutants = _mutants(options.quorum)
+    if options.controllers and not options.quorum:
+        raise UsageError("--controllers: found no --quorum, wanted both")
+    mutants = _mutants(options)
     if options.mutant == "list":
         for name, one in mutants.items():
             print(f"{name:<24} {one.what}")
@@ -115,8 +123,12 @@ def _search(options: argparse.Namespace, seeds: range, mutant: "Mutant | Planted
     return 1 if failed else 0
 
 
-def _mutants(quorum: bool) -> "Mapping[str, Mutant | Planted]":
-    if quorum:
+def _mutants(options: argparse.Namespace) -> "Mapping[str, Mutant | Planted]":
+    if options.controllers:
+        from kafkalog.simulate.quorum.metadata_mutants import MUTANTS as OF_CONTROLLERS
+
+        return OF_CONTROLLERS
+    if options.quorum:
         from kafkalog.simulate.quorum.mutants import MUTANTS as PLANTED
 
         return PLANTED
@@ -155,10 +167,12 @@ def _show(found: "Result", options: argparse.Namespace, mutant: "Mutant | Plante
 
 
 def _quorum(seed: int, options: argparse.Namespace, mutant: "Mutant | Planted | None") -> "Result":
+    from kafkalog.simulate.quorum import governed
     from kafkalog.simulate.quorum import run as simulation
     from kafkalog.simulate.quorum.mutants import Mutant as Planted
     from kafkalog.simulate.quorum.mutants import planted
 
     assert mutant is None or isinstance(mutant, Planted)
+    run_one = governed.run if options.controllers else simulation.run
     with planted(mutant):
-        return simulation.run(seed, options.events, mutant.given if mutant else None)
+        return run_one(seed, options.events, mutant.given if mutant else None)

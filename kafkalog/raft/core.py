@@ -79,7 +79,7 @@ def _take(work: Step, event: Event) -> None:
     if isinstance(event, Request):
         _request(work, event.token, event.message)
     elif isinstance(event, Response):
-        _response(work, event.number, event.message)
+        _response(work, event)
     elif isinstance(event, Append):
         leading.on_append(work, event)
     elif isinstance(event, Flushed):
@@ -126,8 +126,8 @@ def in_flight(now: State, number: int) -> int | None:
     return next((node for node, (one, _, _) in now.waits.items() if one == number), None)
 
 
-def _response(work: Step, number: int, answer: Any) -> None:
-    node_id = in_flight(work.state, number)
+def _response(work: Step, event: Response) -> None:
+    answer, node_id = event.message, in_flight(work.state, event.number)
     if node_id is None:
         return
     _, _, asked = work.state.waits[node_id]
@@ -136,6 +136,8 @@ def _response(work: Step, number: int, answer: Any) -> None:
     work.change(waits=waits)
     if answer is None or answer.error_code:
         work.back_off(node_id)
+    if event.refused:
+        elections.on_refused(work, node_id)
     if answer is None:
         return
     if isinstance(asked, VoteRequest):

@@ -20,6 +20,7 @@ __all__ = [
     "end_offset",
     "on_begin_quorum_epoch",
     "on_end_quorum_epoch",
+    "on_refused",
     "on_vote",
     "on_vote_response",
     "poll_candidate",
@@ -29,6 +30,10 @@ __all__ = [
     "resign",
     "response",
 ]
+
+REFUSED_SHARE = 0.2
+"""Followers of a leader whose process has ended stand within this share of an election timeout,
+each at a drawn moment, so that seldom two do at once."""
 
 
 def response(
@@ -145,6 +150,20 @@ def on_vote_response(step: Step, node_id: int, answer: QuorumResponse, asked: Vo
         step.change(role=role._replace(granted=role.granted | {node_id}))
     else:
         step.change(role=role._replace(rejected=role.rejected | {node_id}))
+
+
+def on_refused(step: Step, node_id: int) -> None:
+    """Nobody listens at a node's address: if it is the leader that this replica follows, its
+    process has ended, and its followers need not wait for the fetch timeout.
+
+    A pre-vote decides, so a replica that alone cannot reach the leader disturbs nobody: the others
+    hear from it.  Once for each time that the leader was heard.
+    """
+    role = step.state.role
+    if isinstance(role, Follower) and role.leader_id == node_id and role.has_fetched:
+        wait_ms = REFUSED_SHARE * step.state.options.election_timeout_ms * step.draw()
+        at_ms = min(role.fetch_at_ms, step.now_ms + wait_ms)
+        state.become(step, role._replace(fetch_at_ms=at_ms, has_fetched=False))
 
 
 # ---- timers ----------------------------------------------------------------------------------

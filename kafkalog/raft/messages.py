@@ -191,6 +191,8 @@ class Response(NamedTuple):
 
     number: int
     message: Any
+    refused: bool = False
+    """The node's machine answered that nobody listens there: its process has ended."""
 
 
 class Timer(NamedTuple):

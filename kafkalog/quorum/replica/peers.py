@@ -48,6 +48,8 @@ class Arrived(NamedTuple):
     number: int
     message: Any = None
     body: Any = None
+    refused: bool = False
+    """Nobody listened at the peer's address."""
 
 
 class Peers:
@@ -148,16 +150,17 @@ class _Peer:
 
     def _loop(self) -> None:
         while (wanted := self._next()) is not None:
-            answer = body = None
+            answer, body, refused = None, None, False
             try:
                 answer, body = self._ask(self._connected(wanted), wanted.message)
                 self._said = ""
             except Exception as problem:  # without this thread the peer would get nothing more
                 self._say(problem, wanted)
                 self._hang_up()
+                refused = isinstance(problem.__context__, ConnectionRefusedError)
             with self._lock:
                 self._asking = 0
-            self._received(Arrived(wanted.number, answer, body))
+            self._received(Arrived(wanted.number, answer, body, refused))
         self._hang_up()
 
     def _next(self) -> Wanted | None:

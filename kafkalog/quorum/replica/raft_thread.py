@@ -224,7 +224,7 @@ class RaftThread:
             self._take_ask(event)
         elif isinstance(event, Arrived):
             self._places.learn_from_answer(event.body)
-            self._take(raft.Response(event.number, event.message))
+            self._take(raft.Response(event.number, event.message, event.refused))
         elif isinstance(event, _FlushFailed):
             self._fall(event.problem)
         elif isinstance(event, NewSnapshot):

@@ -47,6 +47,8 @@ class Checks:
         """Values whose append was answered, and their offsets."""
         self._fetches: dict[int, tuple[int, dict[int, float]]] = {}
         """Per leader: the epoch, and when each voter last fetched, by the leader's clock."""
+        self._voters: dict[int, tuple[tuple[Any, ...], float]] = {}
+        """Per leader: its epoch and voters, and since when they have been these, by its clock."""
 
     # ---- elections -----------------------------------------------------------------------------
 
@@ -122,14 +124,16 @@ class Checks:
 
     def _followed(self, node: Node, now: State, times: dict[int, float]) -> None:
         voters = now.voters
+        known, since_ms = self._voters.get(node.id, ((), 0.0))
+        if known != (now.epoch, voters):  # what another majority owes begins now
+            since_ms = node.now_ms
+            self._voters[node.id] = (now.epoch, voters), since_ms
         latest = sorted(
             (inf if one.key.id == node.id else times.get(one.key.id, -inf) for one in voters),
             reverse=True,
         )
-        if latest and latest[majority(voters) - 1] == -inf:
-            return  # a voter that has just been added
         limit_ms = DEPOSED * now.options.fetch_timeout_ms
-        if latest and latest[majority(voters) - 1] + limit_ms < node.now_ms:
+        if latest and max(since_ms, latest[majority(voters) - 1]) + limit_ms < node.now_ms:
             raise Violated(f"deposed: node {node.id} leads epoch {now.epoch} without followers")
 
     # ---- the log -------------------------------------------------------------------------------

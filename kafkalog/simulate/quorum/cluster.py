@@ -86,7 +86,7 @@ class Cluster:
             world.later(ms, lambda: None if (start, end) in self.cuts else arrives())
 
     def send(self, node: Node, effect: Send) -> None:
-        """A request; a node that is down refuses it, or is silent."""
+        """A request; a node that is down refuses it, which its machine may tell, or is silent."""
         target = self.nodes[effect.node_id]
         token = Token(node.id, node.life, effect.number, effect.message)
 
@@ -94,11 +94,11 @@ class Cluster:
             if target.alive:
                 target.deliver(Request(token, effect.message))
             elif self.world.chance(0.5):
-                self.answer(target, token, None)
+                self.answer(target, token, None, refused=self.world.chance(0.5))
 
         self._travels(node.id, target.id, arrives)
 
-    def answer(self, node: Node, token: Any, message: Any) -> None:
+    def answer(self, node: Node, token: Any, message: Any, refused: bool = False) -> None:
         """An answer, to the life of the node that asked."""
         if not isinstance(token, Token):
             return
@@ -106,7 +106,7 @@ class Cluster:
 
         def arrives() -> None:
             if asker.life == token.life:
-                asker.deliver(Response(token.number, message))
+                asker.deliver(Response(token.number, message, refused))
 
         self._travels(node.id, asker.id, arrives)
 

@@ -237,6 +237,7 @@ class Node:
         answer = event.message if isinstance(event, Response) else None
         followed = isinstance(before.role, Follower) and isinstance(now.role, Follower)
         ended = isinstance(event, Request) and isinstance(event.message, EndQuorumEpochRequest)
+        ended = ended or (isinstance(event, Response) and event.refused)
         if ended or not followed:
             self.fetched = (-1, -inf)
         elif isinstance(answer, FetchResponse) and not answer.error_code and _waited(before, event):

@@ -25,3 +25,14 @@ def test_a_quorum(kafkalog: Command) -> None:
     assert mistaken.status == 1 and "seed" in mistaken.out
     assert "votes-twice" in kafkalog("simulate", "--quorum", "--mutant", "list").out
     assert kafkalog("simulate", "--quorum", "--mutant", "ack-at-append").status == 2
+
+
+def test_controllers_over_a_quorum(kafkalog: Command) -> None:
+    given = ("simulate", "--quorum", "--controllers", "--seeds", 1, "--events")
+    ran = kafkalog(*given, 500, "--seed", 1)
+    assert ran.status == 0, ran.err
+    mistaken = kafkalog(*given, 1_500, "--seed", 2, "--mutant", "no-sessions")
+    assert mistaken.status == 1 and "led:" in mistaken.out
+    listed = kafkalog("simulate", "--quorum", "--controllers", "--mutant", "list")
+    assert "stays-active" in listed.out
+    assert kafkalog("simulate", "--controllers").status == 2

@@ -76,6 +76,21 @@ def test_three_replicas_elect_replicate_and_fail_over(tmp_path: Path, dynamic: b
         register(quorum, 9)
 
 
+def test_a_leader_whose_port_is_closed_is_replaced_before_the_fetch_timeout(
+    tmp_path: Path,
+) -> None:
+    patient = {"controller.quorum.fetch.timeout.ms": 3_600_000}
+    with Replicas(tmp_path, [1, 2, 3], [1, 2, 3], settings=patient) as quorum:
+        quorum.start(1, 2, 3)
+        first = quorum.active()
+        register(quorum, 7)
+        logs_equal(quorum, 1, 2, 3)
+        quorum.kill(first)
+        quorum.servers.pop(first).__exit__()
+        assert quorum.active() != first
+        register(quorum, 8)
+
+
 def describe(quorum: Replicas, node: int) -> Any:
     topic = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
     return quorum.call(node, apis.DESCRIBE_QUORUM, topics=[topic]).topics[0].partitions[0]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkalog.raft import elections, state
 from kafkalog.raft.log import LeaderChange
 from kafkalog.raft.messages import (
     Answer,
@@ -20,6 +21,7 @@ from kafkalog.raft.messages import (
     QuorumResponse,
     QuorumState,
     Resign,
+    Response,
     ShutDown,
     Timer,
     VoteRequest,
@@ -96,6 +98,44 @@ def test_a_follower_of_a_live_leader_grants_no_pre_vote() -> None:
     assert not one.asks(vote(2, 1, (1, 1), pre=True)).vote_granted
     one.asks(EndQuorumEpochRequest(3, 1, (key(2), key(1))))
     assert one.asks(vote(2, 1, (1, 1), pre=True)).vote_granted, "its leader has resigned"
+
+
+def test_a_leader_whose_process_has_ended_is_replaced_before_the_fetch_timeout() -> None:
+    one = Replica(1, log_of(1), QuorumState(1, 3))
+    one.wait(0)
+    one.fetched()
+    (number,) = one.pending(FetchRequest)
+    one.take(Response(number, None))
+    assert not one.asks(vote(2, 1, (1, 1), pre=True)).vote_granted, "an answer was lost, no more"
+    one.wait(one.options.backoff_ms)
+    (number,) = one.pending(FetchRequest)
+    one.take(Response(number, None, refused=True))
+    assert isinstance(one.role, Prospective) and one.state.epoch == 1
+    assert one.asks(vote(2, 1, (1, 1), pre=True)).vote_granted
+
+
+def test_a_replica_that_alone_cannot_reach_the_leader_follows_it_again() -> None:
+    """It stands once, not each time that it is refused."""
+    one = Replica(1, log_of(1), QuorumState(1, 3))
+    one.wait(0)
+    one.fetched()
+    one.take(Response(one.pending(FetchRequest)[0], None, refused=True))
+    for send in one.sent(VoteRequest):
+        one.answers(send, one.response(leader=3))
+    assert isinstance(one.role, Follower) and one.state.epoch == 1
+    for _ in range(3):
+        one.wait(one.options.backoff_ms)
+        one.take(Response(one.pending(FetchRequest)[0], None, refused=True))
+        assert isinstance(one.role, Follower)
+
+
+def test_another_node_that_refuses_does_not_matter() -> None:
+    one = Replica(1, log_of(1), QuorumState(1, 3))
+    one.wait(0)
+    one.fetched()
+    before = one.role
+    elections.on_refused(step := state.Step(one.state, one.now_ms, one.draw), 2)
+    assert step.state.role == before
 
 
 def test_an_election_begins_with_pre_votes_of_the_same_epoch() -> None:
