@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark_kafkalog import document
 
-from kafkalog import cli
+from kafkalog.cli import documents
 from kafkalog.client.link import handling
 from kafkalog.config import document as settings
 from kafkalog.wire import compatibility
@@ -27,7 +27,7 @@ def rendered() -> Iterator[tuple[Path, str]]:
     """Each rendered document and what it should hold."""
     yield HERE / "settings.md", settings.render_markdown()
     yield HERE / "compatibility.md", compatibility.render_markdown() + settings.render_differences()
-    yield HERE / "cli.md", cli.render_markdown()
+    yield HERE / "cli.md", documents.render_markdown()
     yield HERE / "spark.md", document.render_markdown()
     architecture = HERE / "architecture.md"
     yield architecture, layers.shown(architecture.read_text(encoding="utf-8"))

@@ -19,7 +19,16 @@ from typing import Any, NoReturn
 
 from kafkalog.cli.common import CommandError, UsageError, hint
 
-__all__ = ["COMMANDS", "OF_KAFKA", "main", "parser_of", "render_markdown"]
+__all__ = [
+    "COMMANDS",
+    "EXIT_CODES",
+    "OF_KAFKA",
+    "OVERVIEW",
+    "actions_of",
+    "examples_of",
+    "main",
+    "parser_of",
+]
 
 COMMANDS: dict[str, str] = {
     "serve": "run a broker on a port, for any Kafka client",
@@ -49,6 +58,8 @@ COMMANDS: dict[str, str] = {
     "adopt": "adopt a directory whose topics no metadata names",
     "simulate": "simulate a cluster with faults from a seed; check its promises",
     "test-broker": "run a broker for a test suite in any language",
+    "completion": "print a script that completes commands in a shell",
+    "man": "show a manual page, or write all of them",
 }
 HIDDEN = {"failpoints": "list the failpoints of the test build"}
 """For developers of kafkalog: not shown in the overview or in docs/cli.md."""
@@ -135,6 +146,17 @@ def exit_codes() -> str:
 
 def _module(command: str) -> ModuleType:
     return importlib.import_module(f"kafkalog.cli.{command.replace('-', '_')}")
+
+
+def actions_of(command: str) -> Mapping[str, str]:
+    """The actions of a command and what they do; empty: it has none."""
+    found: Mapping[str, str] = getattr(_module(command), "ACTIONS", {})
+    return found
+
+
+def examples_of(command: str) -> str:
+    """The examples of a command, after a line of introduction."""
+    return str(_module(command).EXAMPLES)
 
 
 def parser_of(command: str, action: str | None = None) -> argparse.ArgumentParser:
@@ -342,66 +364,3 @@ def _failed(problem: Exception) -> int:
         return problem.status
     usage = (ArgumentError, FileNotFoundError, NotFound, UnknownTopicOrPartition)
     return 2 if isinstance(problem, usage) else 1
-
-
-def render_markdown() -> str:
-    """docs/cli.md: every command, its options, an example and the exit codes."""
-    lines = [
-        "# The command line",
-        "",
-        "Rendered from the parsers in `kafkalog/cli/` by `make docs`; do not edit.",
-        "`python -m kafkalog` is the same as `kafkalog`.",
-        "",
-        "| command | what it does |",
-        "| --- | --- |",
-        *(f"| [{name}](#kafkalog-{name}) | {text} |" for name, text in COMMANDS.items()),
-        "",
-        "| exit status | meaning |",
-        "| --- | --- |",
-        *(f"| {code} | {text} |" for code, text in EXIT_CODES.items()),
-        "",
-        "| Kafka's script | here |",
-        "| --- | --- |",
-        *(f"| {scripts} | {_commands(text)} |" for scripts, text in OF_KAFKA.items()),
-        "",
-        "`serve` formats the new directory of a single node itself.",
-        "",
-        "An error is one line on stderr that begins with `kafkalog:`. With `KAFKALOG_DEBUG=1`",
-        "in the environment a failure shows its traceback.",
-    ]
-    for name in COMMANDS:
-        lines += ["", *_command_markdown(name)]
-    return "\n".join(lines) + "\n"
-
-
-def _commands(text: str | None) -> str:
-    return ", ".join(f"`kafkalog {one}`" for one in text.split(", ")) if text else "-"
-
-
-def _command_markdown(name: str) -> list[str]:
-    parser = parser_of(name)
-    lines = [f"## kafkalog {name}", "", str(parser.description), ""]
-    if actions := getattr(_module(name), "ACTIONS", {}):
-        lines += ["| action | what it does |", "| --- | --- |"]
-        lines += [*(f"| `{one}` | {text} |" for one, text in actions.items()), ""]
-    lines += ["| argument | meaning |", "| --- | --- |"]
-    for action in parser._actions:
-        if isinstance(action, argparse._HelpAction):
-            continue
-        words = _argument_words(action).replace("|", "\\|")
-        text = str(action.help or "").replace("%%", "%").replace("|", "\\|")
-        lines.append(f"| `{words}` | {text} |")
-    example = str(_module(name).EXAMPLES).strip().split("\n")[1:]
-    return [*lines, "", "```sh", *(line.removeprefix("  ") for line in example), "```"]
-
-
-def _argument_words(action: argparse.Action) -> str:
-    if action.choices is not None:
-        value = "|".join(str(choice) for choice in action.choices)
-    else:
-        metavar = action.metavar if isinstance(action.metavar, str) else action.dest
-        value = metavar if not action.option_strings else str(action.metavar or metavar.upper())
-    if not action.option_strings:
-        return value + ("..." if action.nargs in ("+", "*") else "")
-    flags = ", ".join(action.option_strings)
-    return flags if action.nargs == 0 else f"{flags} {value}"

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.cli import COMMANDS, EXIT_CODES, cluster, main, parser_of, render_markdown
+from kafkalog.cli import COMMANDS, EXIT_CODES, cluster, main, parser_of
 from kafkalog.cli.common import CODECS, parse_moment, parse_time, preview, show_bytes, show_time
+from kafkalog.cli.documents import render_markdown
 from kafkalog.cli.inputs import timestamp_parser
 from kafkalog.directory.manager import Manager
 from kafkalog.log.log import Log
