@@ -14,9 +14,9 @@ from kafkalog.wire import apis
 from tests.damage.powercut import disks
 from tests.damage.powercut.disks import Disk
 from tests.faults.clocks import library
-from tests.faults.members import KafkaNode, Member, Node
+from tests.faults.members import KafkaBroker, Member, Node, Serving
 from tests.faults.network import Host, Network
-from tests.faults.planes import OnZooKeeper, Own, Plane
+from tests.faults.planes import AnyKafka, OnZooKeeper, Own, Plane
 from tests.support.copies import batches_in
 from tests.support.raw import Raw
 from tests.support.waiting import wait_for
@@ -57,21 +57,22 @@ class Cluster:
 
     def __init__(
         self, home: Path, network: Network, *, zookeepers: int = 1,
-        controllers: int | None = None, nodes: int = 3, with_kafka: bool = False,
+        controllers: int | None = None, theirs: int = 0, nodes: int = 3, with_kafka: bool = False,
         kafka_keeps: bool = False, disks: bool = False, clocks: bool = False,
         settings: Mapping[str, object] | None = None,
     ) -> None:  # fmt: skip
         """`controllers`: so many hosts of a quorum instead of ZooKeeper's; 0: the nodes are their
-        own controllers.  `kafka_keeps`: Kafka's node, if there is one, also has replicas; otherwise
-        it may only be the controller.  `disks`: each node has its own file system, whose power can
-        be cut.  `clocks`: each node has its own wall clock."""
+        own controllers.  `theirs`: so many of the hosts are Apache Kafka's.  `kafka_keeps`: Kafka's
+        node, if there is one, also has replicas; otherwise it may only be the controller.  `disks`:
+        each node has its own file system, whose power can be cut.  `clocks`: each node has its own
+        wall clock."""
         self.home = home
         self.network = network
         self._deaf: dict[str, set[str]] = defaultdict(set)  # by host: addresses
         hosts = {n: network.host(f"n{n}") for n in range(1, nodes + 1)}
         self.plane: Plane = (
             OnZooKeeper(home, network, zookeepers) if controllers is None
-            else Own(home, network, controllers, hosts)
+            else Own(home, network, controllers, hosts, theirs)
         )  # fmt: skip
         clock = library(home) if clocks else None
         self.nodes = {
@@ -81,10 +82,9 @@ class Cluster:
         }  # fmt: skip
         self.has_disks, self.has_clocks = disks, clocks
         self.kafka = (
-            KafkaNode(network.host("k"), home / "k", 9, SETTINGS,
-                      self.plane.settings(network.hosts["k"])) if with_kafka else None
-        )  # fmt: skip
-        self.brokers: dict[int, Node | KafkaNode] = dict(self.nodes)
+            self.plane.kafka(network.host("k"), home / "k", SETTINGS) if with_kafka else None
+        )
+        self.brokers: dict[int, Node | AnyKafka] = dict(self.nodes)
         if self.kafka is not None:
             self.brokers[self.kafka.number] = self.kafka
         self.keepers = [*(self.brokers if kafka_keeps else self.nodes)]
@@ -110,7 +110,9 @@ class Cluster:
                     node.disk.mount()
                 else:
                     node.data.parent.mkdir(parents=True)
-            self.plane.begin(self.nodes.values())
+            formatted: list[Serving] = [*self.nodes.values()]
+            formatted += [self.kafka] if isinstance(self.kafka, KafkaBroker) else []
+            self.plane.begin(formatted)
             if self.kafka is not None:
                 self.kafka.begin()
             for node in self.nodes.values():
@@ -265,7 +267,7 @@ class Cluster:
         for one in self.members:
             if not one.lives:
                 if one is self.kafka:  # which ends where its last life is still registered
-                    self.plane.expire(self.kafka.number)
+                    self.plane.release(self.kafka.number)
                 one.begin(wait=False)
 
     def _mend(self) -> None:

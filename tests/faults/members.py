@@ -25,6 +25,7 @@ initLimit=50
 syncLimit=10
 """
 HEAP = "64m"
+KRAFT_HEAP = "256m"
 
 
 class Member(apache.Program):
@@ -115,7 +116,34 @@ class Serving(Member):
 
 
 class Controller(Serving):
-    """One of our controllers, a voter of the quorum."""
+    """A controller, a voter of the quorum; one of ours, unless a subclass says otherwise."""
+
+
+class OfKafka(Serving):
+    """The same settings, read by Apache Kafka 4.4."""
+
+    def __init__(
+        self, host: Host, folder: Path, number: int, data: Path, settings: Mapping[str, object]
+    ) -> None:  # fmt: skip
+        super().__init__(host, folder, number, data, settings)
+        self._command = apache.java("kafka.Kafka", str(self._properties), heap=KRAFT_HEAP)
+
+
+class KafkaController(OfKafka, Controller):
+    """One of Kafka's controllers."""
+
+
+class KafkaBroker(OfKafka):
+    """One of Kafka's brokers under a quorum; it leads and follows."""
+
+    def __init__(
+        self, host: Host, folder: Path, number: int, settings: Mapping[str, object]
+    ) -> None:  # fmt: skip
+        super().__init__(host, folder, number, folder / "data", settings)
+        self.address = f"{host.address}:{PORT}"
+
+    def _answers(self) -> bool:
+        return apache.answers(self.address)
 
 
 class Node(Serving):

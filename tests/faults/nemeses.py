@@ -13,8 +13,9 @@ import kafkalog
 from tests.damage.powercut import disks
 from tests.faults import network
 from tests.faults.cluster import Cluster
-from tests.faults.members import Controller, KafkaNode, Member, Node
+from tests.faults.members import Controller, Member, Node
 from tests.faults.network import Host
+from tests.faults.planes import AnyKafka
 
 Deed = Callable[[Cluster, random.Random], str]
 
@@ -43,7 +44,7 @@ def _one(cluster: Cluster, rng: random.Random) -> tuple[Node, list[Node]]:
     return cluster.nodes[number], [n for key, n in cluster.nodes.items() if key != number]
 
 
-def _any(cluster: Cluster, rng: random.Random) -> Node | KafkaNode:
+def _any(cluster: Cluster, rng: random.Random) -> Node | AnyKafka:
     """As `_one`, and sometimes Kafka's node."""
     if cluster.kafka is not None and rng.random() < 0.25:
         return cluster.kafka

@@ -18,6 +18,9 @@ from tests.faults.members import (
     CONTROLLER_PORT,
     PORT,
     Controller,
+    KafkaBroker,
+    KafkaController,
+    KafkaNode,
     Member,
     Node,
     Serving,
@@ -39,6 +42,11 @@ TIMES = {
 }
 
 
+KAFKA = 9
+"""The number of the broker of Apache Kafka, if there is one."""
+AnyKafka = KafkaNode | KafkaBroker
+
+
 class Plane(Protocol):
     members: Sequence[Member]
     """Its own programs, on their own hosts."""
@@ -46,7 +54,10 @@ class Plane(Protocol):
     def settings(self, host: Host) -> dict[str, object]:
         """A broker's listeners, and how it finds the control plane."""
 
-    def begin(self, nodes: Collection[Node]) -> None:
+    def kafka(self, host: Host, folder: Path, settings: Mapping[str, object]) -> AnyKafka:
+        """A broker of Apache Kafka, of the line that this control plane goes with."""
+
+    def begin(self, nodes: Collection[Serving]) -> None:
         """Start its programs, and make the nodes' directories ready."""
 
     def active(self, nodes: Iterable[Node]) -> int:
@@ -54,6 +65,9 @@ class Plane(Protocol):
 
     def expire(self, node: int) -> None:
         """End a node's session, without its doing."""
+
+    def release(self, node: int) -> None:
+        """Let a node that was killed start again, if a session of its last life could refuse it."""
 
     def settle(self, nodes: Iterable[Node]) -> None:
         """Wait until what is committed is everywhere; then its logs can be compared."""
@@ -83,7 +97,10 @@ class OnZooKeeper:
             "zookeeper.connection.timeout.ms": 60_000,
         }
 
-    def begin(self, nodes: Collection[Node]) -> None:
+    def kafka(self, host: Host, folder: Path, settings: Mapping[str, object]) -> AnyKafka:
+        return KafkaNode(host, folder, KAFKA, settings, self.settings(host))
+
+    def begin(self, nodes: Collection[Serving]) -> None:
         for one in self.members:
             one.begin(wait=False)
         for one in self.members:
@@ -99,6 +116,8 @@ class OnZooKeeper:
     def expire(self, node: int) -> None:
         ends(self._servers, tree.broker_path(node), PATIENCE_S)
 
+    release = expire
+
     def settle(self, nodes: Iterable[Node]) -> None:
         pass
 
@@ -110,12 +129,13 @@ class OnZooKeeper:
 
 
 class Own:
-    """A quorum of ours: on its own hosts, or of the nodes."""
+    """A quorum: on its own hosts, or of the nodes."""
 
     def __init__(
-        self, home: Path, network: Network, count: int, nodes: Mapping[int, Host]
+        self, home: Path, network: Network, count: int, nodes: Mapping[int, Host], theirs: int = 0
     ) -> None:  # fmt: skip
-        """`count`: so many hosts of its own; 0: `nodes` are brokers and controllers."""
+        """`count`: so many hosts of its own; 0: `nodes` are brokers and controllers.  `theirs`: so
+        many of the hosts are Apache Kafka's, the others are ours."""
         self._combined = not count
         self._home = home
         hosts = {n: network.host(f"c{n}") for n in range(1, count + 1)}
@@ -123,8 +143,10 @@ class Own:
         self._places = {n: f"{host.address}:{CONTROLLER_PORT}" for n, host in voters.items()}
         self._committed = 0
         self.members = [
-            Controller(host, home / host.name, n, home / host.name / "data",
-                       self._common("controller", [self._listener(host)]))
+            (KafkaController if n < FIRST_CONTROLLER + theirs else Controller)(
+                host, home / host.name, n, home / host.name / "data",
+                self._common("controller", [self._listener(host)]),
+            )
             for n, host in voters.items() if not self._combined
         ]  # fmt: skip
 
@@ -148,7 +170,10 @@ class Own:
             return self._common("broker,controller", [broker, self._listener(host)])
         return self._common("broker", [broker])
 
-    def begin(self, nodes: Collection[Node]) -> None:
+    def kafka(self, host: Host, folder: Path, settings: Mapping[str, object]) -> AnyKafka:
+        return KafkaBroker(host, folder, KAFKA, {**settings, **self.settings(host)})
+
+    def begin(self, nodes: Collection[Serving]) -> None:
         cluster_id = uuid_text(random_topic_id())
         every: list[Serving] = [*self.members, *nodes]
         for one in every:
@@ -173,6 +198,9 @@ class Own:
 
     def expire(self, node: int) -> None:
         raise AssertionError("brokers of a quorum have no session that could be ended from outside")
+
+    def release(self, node: int) -> None:
+        """The controllers let it register once its session is over; until then it asks again."""
 
     def settle(self, nodes: Iterable[Node]) -> None:
         """Every voter and broker has what was committed when this began."""

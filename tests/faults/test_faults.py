@@ -87,6 +87,29 @@ def test_faults_of_a_quorum(
                 {"controllers": controllers})  # fmt: skip
 
 
+@pytest.mark.java
+@pytest.mark.long
+@pytest.mark.explore
+@pytest.mark.timeout(1800 * RUNS + 3 * SECONDS)
+@pytest.mark.parametrize("theirs", [1, 2])
+def test_faults_of_a_mixed_quorum(
+    tmp_path: Path, memory: Path, rng: random.Random, theirs: int
+) -> None:
+    """One or two of three controllers are Apache Kafka's, and so is a fourth broker, which leads
+    and follows, too."""
+    if reason := network.why_not():
+        pytest.skip(reason)
+    try:
+        apache.jars()
+    except apache.Unavailable as missing:
+        pytest.skip(f"there is no Apache Kafka: {missing}")
+    deck = drawn(rng, nemeses.OF_QUORUMS)
+    asked = {"controllers": 3, "theirs": theirs, "with_kafka": True, "kafka_keeps": True}
+    for number in rounds(RUNS):
+        home = memory / f"mixed{theirs}-{number}"
+        one_run(home, tmp_path / f"run{number}", rng, chosen(deck, FIXED_OF_QUORUMS), dict(asked))
+
+
 def one_run(
     home: Path, kept: Path, rng: random.Random, deck: Iterator[Nemesis], asked: dict[str, Any]
 ) -> None:
