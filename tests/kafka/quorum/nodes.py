@@ -199,6 +199,11 @@ class Node:
         self.lives = False
         self._program.kill()
 
+    def ended(self) -> bool:
+        """True if its process ended by itself."""
+        assert self._program is not None and self._program._process is not None
+        return self._program._process.poll() is not None
+
     @contextlib.contextmanager
     def stands_still(self) -> Iterator[None]:
         """Pause it: others see it as dead, and it notices no time passing."""

@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog.errors import KafkalogError, TopicExists
-from kafkalog.wire import apis
-from tests.kafka.quorum.nodes import CONTROLLER, KAFKA, OURS, Node, Quorum, until
+from kafkalog.errors import TopicExists
+from tests.kafka.quorum.mixed import all_logs_equal, leader, led_by
+from tests.kafka.quorum.nodes import CONTROLLER, KAFKA, OURS, Quorum, until
 from tests.support import apache
-from tests.support.copies import batches_in
 
 pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -44,37 +43,6 @@ def quorum(request: pytest.FixtureRequest, memory: Path) -> Iterator[Quorum]:
             yield running
     except apache.Unavailable as reason:
         pytest.skip(f"Apache Kafka cannot run here: {reason}")
-
-
-def leader(quorum: Quorum) -> Node:
-    """The controller that leads, as the others say."""
-
-    def named() -> int:
-        for one in quorum.controllers.values():
-            if one.lives:
-                with contextlib.suppress(OSError, KafkalogError), one.connection() as made:
-                    body = {"include_cluster_authorized_operations": False, "endpoint_type": 2}
-                    found = int(made.call(apis.DESCRIBE_CLUSTER, body, 1).controller_id)
-                    if found in quorum.controllers and quorum.controllers[found].lives:
-                        return found
-        return 0
-
-    return quorum.controllers[until(named, "a controller leads")]
-
-
-def led_by(quorum: Quorum, kind: str) -> Node:
-    """Let one of a kind win: it asks for votes while the others start."""
-    for _ in range(10):
-        one = leader(quorum)
-        if one.kind == kind:
-            return one
-        others = [each for each in quorum.controllers.values() if each.kind != kind]
-        for each in [*(each for each in others if each is not one), one]:
-            each.stop()
-        for each in others:
-            each.begin()
-            until(each.answers, "it is back")
-    raise AssertionError(f"no controller of kind {kind} was elected")
 
 
 @pytest.mark.parametrize("ends", ["kill", "stop", "pause"])
@@ -122,19 +90,4 @@ def test_a_leader_of_either_kind_fences_a_dead_broker(quorum: Quorum, kind: str)
 
 
 def test_all_metadata_logs_are_equal(quorum: Quorum) -> None:
-    """Byte for byte, as far as each goes; Kafka's tool reads all of them."""
-    for node in (*quorum.nodes.values(), *quorum.controllers.values()):
-        node.stop()
-    everybody = {**quorum.controllers, **quorum.nodes}
-    logs = {number: b"".join(batches_in(one.metadata)) for number, one in everybody.items()}
-    whole = max(logs.values(), key=len)
-    assert len(whole) > 5_000
-    for number, found in logs.items():
-        assert whole.startswith(found), f"the metadata log of {number}"
-        assert len(found) > len(whole) // 2
-    for number, one in quorum.controllers.items():
-        files = ",".join(str(path) for path in sorted(one.metadata.glob("*.log")))
-        shown = apache.ask(
-            "org.apache.kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", files
-        )
-        assert "LeaderChange" in shown and "REGISTER_BROKER_RECORD" in shown, number
+    all_logs_equal(quorum, 5_000)
