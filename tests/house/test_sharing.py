@@ -85,6 +85,65 @@ def test_a_process_that_dies_takes_no_test_along(
     assert len({order[0] for order in orders.values()}) == 2, orders
 
 
+LATE_END = """
+import os
+import threading
+import time
+from pathlib import Path
+from tests.support import sharing
+
+CLOSED, ASKED = threading.Event(), threading.Event()
+
+def pytest_configure_node(node):
+    take = node.process_from_remote
+
+    def late(message):
+        if not isinstance(message, tuple):  # the end of what the process sends
+            CLOSED.set()
+            ASKED.wait(60)
+        take(message)
+
+    node.process_from_remote = late
+
+class Scheduling(sharing.Scheduling):
+    def mark_test_complete(self, node, item_index, duration=0):
+        nodeid = self.registered_collections[node][item_index]
+        if nodeid.endswith("test_dies.py::test_one[1]") and not ASKED.is_set():
+            assert CLOSED.wait(60)
+        super().mark_test_complete(node, item_index, duration)
+
+    def _assign_work_unit(self, node):
+        try:
+            super()._assign_work_unit(node)
+        finally:
+            if CLOSED.is_set():
+                ASKED.set()
+
+def pytest_xdist_make_scheduler(config, log):
+    return Scheduling(config, log)
+"""
+
+
+def test_tests_for_a_process_that_has_just_died_go_to_another(
+    pytester: pytest.Pytester, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last outcomes ask for more tests, before xdist notices its end.
+
+    It is the only process: the files after that of the test that kills it are still to be
+    assigned."""
+    monkeypatch.setenv("PYTHONPATH", str(root))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    pytester.makeini("[pytest]\naddopts = --import-mode=importlib\n")
+    pytester.makeconftest(LATE_END)
+    folder = pytester.mkpydir("cases")
+    for name, dies in (("dies", 2), ("later", -1), ("last", -1)):
+        (folder / f"test_{name}.py").write_text(FILE.format(dies=dies))
+    words = ("-p", "xdist", "-n", "1", "--dist", "loadfile", "--no-loadscope-reorder")
+    files = [f"cases/test_{name}.py" for name in ("dies", "later", "last")]
+    done = pytester.runpytest_subprocess(*words, *files)
+    done.assert_outcomes(passed=12, failed=1)
+
+
 SHARED = """
 import pytest
 

@@ -72,6 +72,12 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc, unused-ignore]
             del files[scope]
         self._reschedule(node)
 
+    def _assign_work_unit(self, node: Any) -> None:
+        """Assign tests to a process that may have just died: xdist reports its end after its last
+        outcomes, and then assigns its tests to another process."""
+        with contextlib.suppress(OSError):
+            super()._assign_work_unit(node)
+
     def _split_scope(self, nodeid: str) -> str:
         return group(nodeid)
 
