@@ -55,6 +55,7 @@ class ConsumerConfig(ClientConfig):
         "classic: members agree by themselves; consumer: the coordinator assigns partitions "
         "(KIP-848).",
         choices=("classic", "consumer"),
+        fold=str.lower,
     )
     group_remote_assignor = Word(
         "", "With group.protocol=consumer: uniform or range, by the broker; empty: its default."

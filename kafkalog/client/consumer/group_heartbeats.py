@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 
 from kafkalog import errors
-from kafkalog.client.consumer.group_session import GroupBeat, GroupOptions, GroupSession
-from kafkalog.client.link.background import Background
+from kafkalog.client.consumer.group_session import Change, GroupBeat, GroupOptions, GroupSession
+from kafkalog.client.consumer.member_thread import MemberThread
 from kafkalog.client.link.cluster import Cluster
-from kafkalog.client.link.connection import Connection
 from kafkalog.client.link.failures import check_code
-from kafkalog.client.metrics import Tally
 from kafkalog.wire import apis
 
 __all__ = ["GroupHeartbeats"]
@@ -23,40 +20,22 @@ PATTERNS_SINCE = 1
 """From this version on, ConsumerGroupHeartbeat has a pattern."""
 
 
-class GroupHeartbeats(Background):
+class GroupHeartbeats(MemberThread[GroupSession]):
     """Sends all heartbeats, one at a time, also the first and the last."""
 
     def __init__(self, cluster: Cluster, options: GroupOptions, nudge: Callable[[], None]) -> None:
-        """`cluster`: its own, with the timeouts of a heartbeat; it closes it."""
-        super().__init__(cluster, "kafkalog-member", nudge)
-        self.session = GroupSession(options, self.clock.monotonic_s())
-        """Changed with the condition held; it may be read without."""
+        """As MemberThread."""
+        super().__init__(cluster, nudge, partial(GroupSession, options))
         self.session_end_s = math.inf
         """The coordinator alone knows how long a session lasts."""
-        self._connection: Connection | None = None
-        self.beat_ms = Tally()
-        """The latency of each heartbeat that was answered."""
 
     # ---- for the owner -----------------------------------------------------------------
 
-    def tell(self, change: Callable[[GroupSession], None]) -> None:
-        """Change the session."""
+    def tell(self, change: Change) -> None:
+        """Change the session; the thread wakes up only if a heartbeat may be due earlier."""
         with self._condition:
-            change(self.session)
-            self._wake()
-
-    def polled(self) -> None:
-        """The owner has polled."""
-        self.session.polled_s = self.clock.monotonic_s()
-
-    @contextmanager
-    def waited_for(self) -> Iterator[None]:
-        """Within, the owner waits for the group: this does not count as a pause between polls."""
-        self.session.polled_s = math.inf
-        try:
-            yield
-        finally:
-            self.polled()
+            if change(self.session) or self._thread is None:
+                self._wake()
 
     def leave(self, until_s: float) -> None:
         """Leave the group, and wait until that is answered, at most until `until_s`
@@ -78,7 +57,6 @@ class GroupHeartbeats(Background):
         return partial(self._beat, due) if isinstance(due, GroupBeat) else due
 
     def _beat(self, beat: GroupBeat) -> None:
-        group = self.session.options.group
         try:
             answer = self._asked(beat)
         except errors.KafkalogError as problem:
@@ -89,33 +67,19 @@ class GroupHeartbeats(Background):
             with self._condition:
                 heard = self.session.answered(beat, answer, self.clock.monotonic_s())
                 self._condition.notify_all()
-        if heard.moved:
-            self.cluster.forget_coordinator(group)
-            self._drop_connection()
-        if heard.news:
-            self._nudge()
+        self._react(heard, self.session.options.group)
 
     def _asked(self, beat: GroupBeat) -> object:
         """Raises: what the coordinator answers."""
         api, group = apis.CONSUMER_GROUP_HEARTBEAT, self.session.options.group
-        if self._connection is None or not self._connection.usable():
-            self._connection = self.cluster.another(self.cluster.coordinator(group))
-        version = self._connection.version_of(api)
+        connection = self._connected(group)
+        version = connection.version_of(api)
         if beat.body["subscribed_topic_regex"] and version < PATTERNS_SINCE:
             raise errors.UnsupportedVersion(
-                f"{self._connection.address}: ConsumerGroupHeartbeat: version {version}, wanted "
+                f"{connection.address}: ConsumerGroupHeartbeat: version {version}, wanted "
                 f"{PATTERNS_SINCE} for a pattern"
             )
         with self.beat_ms.timed():
-            answer = self._connection.call(api, beat.body, version)
+            answer = connection.call(api, beat.body, version)
         check_code(answer.error_code, f"group {group!r}", answer.error_message, api=api)
         return answer
-
-    def _hang_up(self) -> None:
-        self._drop_connection()
-        super()._hang_up()
-
-    def _drop_connection(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = None

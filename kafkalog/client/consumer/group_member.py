@@ -5,12 +5,12 @@ It only decides.  Changes of the session are left in `effects`, which GroupMembe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from kafkalog import errors
 from kafkalog.client.calls.groups import GroupMetadata
-from kafkalog.client.consumer.group_session import FENCED, Assigned, GroupSession
+from kafkalog.client.consumer.group_session import FENCED, Assigned, Change, GroupSession
 from kafkalog.client.consumer.member import IN, JOINING, OUT
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -26,7 +26,7 @@ class GroupMember:
 
     def __init__(self, session: GroupSession) -> None:
         self.session = session
-        self.effects: list[Callable[[GroupSession], None]] = []
+        self.effects: list[Change] = []
         self.fenced: errors.KafkalogError | None = None
         """Another member has its instance id: it does not join again."""
         self.counts: Mapping[str, int] = {}
@@ -96,5 +96,5 @@ class GroupMember:
         self.effects.append(partial(_acknowledge, joins, owned))
 
 
-def _acknowledge(joins: int, owned: Assigned, session: GroupSession) -> None:
-    session.acknowledge(joins, owned)
+def _acknowledge(joins: int, owned: Assigned, session: GroupSession) -> bool:
+    return session.acknowledge(joins, owned)

@@ -6,7 +6,7 @@ Source: KIP-848.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -16,7 +16,7 @@ from kafkalog.client.consumer.session import COORDINATOR_MOVED, Heard
 from kafkalog.client.link.failures import passing
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["FENCED", "Assigned", "GroupBeat", "GroupOptions", "GroupSession"]
+__all__ = ["FENCED", "Assigned", "Change", "GroupBeat", "GroupOptions", "GroupSession"]
 
 Assigned = Mapping[UUID, frozenset[int]]
 """Partitions by topic id."""
@@ -88,31 +88,40 @@ class GroupSession:
 
     # ---- for the owner -------------------------------------------------------------------
 
-    def subscribe(self, topics: Iterable[str], pattern: str | None) -> None:
+    # Each returns True if a heartbeat may be due earlier than before.
+
+    def subscribe(self, topics: Iterable[str], pattern: str | None) -> bool:
         """Be a member that wants these."""
         wanted = tuple(sorted(set(topics))), pattern
-        if wanted != self._wanted:
+        changed = wanted != self._wanted
+        if changed:
             self._wanted, self._next_beat_s = wanted, 0.0
         if self.epoch < JOINING and self.lost is None and not self.leaving:
             self.epoch = JOINING
             self.joins += 1
             self.target, self._owned, self._full = None, {}, True
             self.first_epoch, self._next_beat_s = NO_EPOCH, 0.0
+            changed = True
+        return changed
 
-    def acknowledge(self, joins: int, owned: Assigned) -> None:
+    def acknowledge(self, joins: int, owned: Assigned) -> bool:
         """It has exactly these, and has given up the others.  Without effect if it has joined
         again since."""
-        if joins == self.joins and owned != self._owned:
+        changed = joins == self.joins and owned != self._owned
+        if changed:
             self._owned, self._next_beat_s = owned, 0.0
+        return changed
 
-    def gave_up(self) -> None:
+    def gave_up(self) -> bool:
         """Its owner has given up what a lost member had."""
         self.lost = self.target = None
+        return False
 
-    def leave(self) -> None:
+    def leave(self) -> bool:
         """Leave the group, with the next heartbeat."""
         self.leaving = self.epoch >= JOINING
         self.gave_up()
+        return self.leaving
 
     # ---- heartbeats ----------------------------------------------------------------------
 
@@ -186,7 +195,9 @@ class GroupSession:
         given = answer.assignment
         if given is None:
             return Heard(moved=False, news=False)
-        target = {one.topic_id: frozenset(one.partitions) for one in given.topic_partitions}
+        # A topic without partitions could not be acknowledged: the member has none of it.
+        rows = (one for one in given.topic_partitions if one.partitions)
+        target = {one.topic_id: frozenset(one.partitions) for one in rows}
         before, self.target = self.target, target
         return Heard(moved=False, news=before != target)
 
@@ -230,3 +241,7 @@ class GroupSession:
         one."""
         kept = JOINING < self.first_epoch <= earlier.generation and self.epoch > JOINING
         return self.identity(self.epoch) if kept else None
+
+
+Change = Callable[[GroupSession], bool]
+"""Changes a session; True: a heartbeat may be due earlier than before."""

@@ -7,20 +7,17 @@ It has a thread of its own: a heartbeat waits for nothing but the answer to the 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 
 from kafkalog import errors
 from kafkalog.client.calls.groups import GroupMetadata
+from kafkalog.client.consumer.member_thread import MemberThread
 from kafkalog.client.consumer.session import Beat, Goodbye, Session, Tempo
-from kafkalog.client.link.background import Background
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.connection import Connection
 from kafkalog.client.link.failures import check_code
 from kafkalog.client.link.transport import Address
-from kafkalog.client.metrics import Tally
 from kafkalog.wire import apis
 
 __all__ = ["HeartbeatThread", "leave_group"]
@@ -38,19 +35,14 @@ def leave_group(cluster: Cluster, member: GroupMetadata, reason: str) -> None:
     check_code(answer.error_code, f"group {member.group!r}", api=apis.LEAVE_GROUP)
 
 
-class HeartbeatThread(Background):
+class HeartbeatThread(MemberThread[Session]):
     """The thread that keeps a member in its group; it starts with the first join."""
 
     def __init__(self, cluster: Cluster, tempo: Tempo, nudge: Callable[[], None]) -> None:
-        """`cluster`: its own, with the timeouts of a heartbeat; it closes it."""
-        super().__init__(cluster, "kafkalog-member", nudge)
+        """As MemberThread."""
         retry_s = cluster.options.retry_backoff_max_ms / 1000
-        self.session = Session(tempo, retry_s, self.clock.monotonic_s())
-        """Changed with the condition held; it may be read without."""
-        self._connection: Connection | None = None
+        super().__init__(cluster, nudge, partial(Session, tempo, retry_s))
         self._place: Address | None = None
-        self.beat_ms = Tally()
-        """The latency of each heartbeat that was answered."""
 
     # ---- for the owner -----------------------------------------------------------------
 
@@ -62,19 +54,6 @@ class HeartbeatThread(Background):
             self.session.begin(member, self.clock.monotonic_s(), heard_s)
             self._place = place
             self._wake()
-
-    def polled(self) -> None:
-        """The owner has polled."""
-        self.session.polled_s = self.clock.monotonic_s()
-
-    @contextmanager
-    def waited_for(self) -> Iterator[None]:
-        """Within, the owner waits for the group: this does not count as a pause between polls."""
-        self.session.polled_s = math.inf
-        try:
-            yield
-        finally:
-            self.polled()
 
     def joins(self, reads_on: bool) -> None:
         """As Session.joins."""
@@ -123,33 +102,16 @@ class HeartbeatThread(Background):
             problem = found
         with self._condition:
             heard = self.session.beaten(beat, sent_s, problem, self.clock.monotonic_s())
-        if heard.moved:
-            self.cluster.forget_coordinator(member.group)
-            self._drop_connection()
-        if heard.news:
-            self._nudge()
+        self._react(heard, member.group)
 
-    def _connected(self, group: str) -> Connection:
-        """The connection to the coordinator, only for heartbeats.
-
-        The first one goes where its owner has joined, without a lookup.
-        """
-        if self._connection is None or not self._connection.usable():
-            place, self._place = self._place, None
-            if place is not None:
-                self._connection = self.cluster.openings.connect(place)
-            else:
-                self._connection = self.cluster.another(self.cluster.coordinator(group))
-        return self._connection
-
-    def _hang_up(self) -> None:
-        self._drop_connection()
-        super()._hang_up()
+    def _opened(self, group: str) -> Connection:
+        """The first one goes where its owner has joined, without a lookup."""
+        place, self._place = self._place, None
+        return super()._opened(group) if place is None else self.cluster.openings.connect(place)
 
     def _drop_connection(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = self._place = None
+        super()._drop_connection()
+        self._place = None
 
     def _leave(self, goodbye: Goodbye) -> None:
         """Give up the partitions: a dynamic member leaves, a static one just stops."""

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.config.broker import BrokerConfig
+from kafkalog.config.consumer import ConsumerConfig
 from kafkalog.config.declare import FOREVER, Flag, Rate, Ratio, Setting, Whole, Word, Words
 from kafkalog.config.document import render_markdown
 from kafkalog.config.properties import parse_properties
@@ -147,6 +148,11 @@ def test_the_ends_of_a_range_are_inside(name, low, high):
     for value in (low - 1, high + 1):
         with pytest.raises(InvalidSetting):
             TopicConfig.of({name: value})
+
+
+@pytest.mark.parametrize("found", ["consumer", "CONSUMER", "Consumer"])
+def test_the_protocol_of_a_group_takes_any_case_as_in_java(found):
+    assert ConsumerConfig.of({"group.protocol": found}).group_protocol == "consumer"
 
 
 def test_lists_come_as_text_or_as_sequences():

@@ -12,6 +12,7 @@ import pytest
 import kafkalog
 from kafkalog import aio, errors
 from kafkalog.client.consumer.consumer import Consumer
+from kafkalog.client.consumer.group_heartbeats import GroupHeartbeats
 from kafkalog.client.link.failures import failure_class
 from kafkalog.testing.broker import TestBroker as Broker
 from kafkalog.types import TopicPartition
@@ -80,6 +81,27 @@ def until(done: Any, *some: Told) -> None:
         return bool(done())
 
     wait_for(polled, "the group")
+
+
+def test_a_poll_without_news_wakes_no_thread(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each poll woke the thread of heartbeats, which then had nothing to do."""
+    woken: list[object] = []
+    wake = GroupHeartbeats._wake
+
+    def counted(self: GroupHeartbeats) -> None:
+        woken.append(self)
+        wake(self)
+
+    monkeypatch.setattr(GroupHeartbeats, "_wake", counted)
+    one = Told(broker)
+    until(lambda: len(one.read) == 40, one)
+    begun = len(woken)
+    for _ in range(20):
+        one.consumer.poll(1)
+    assert begun > 0 and len(woken) == begun
+    one.consumer.close()
 
 
 def shared(*some: Told) -> bool:

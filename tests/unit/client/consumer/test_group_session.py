@@ -51,6 +51,28 @@ def test_the_first_heartbeat_says_everything_and_later_ones_changes() -> None:
     assert owned == [{"topic_id": TOPIC, "partitions": [0]}]
 
 
+def test_a_topic_without_partitions_is_no_part_of_the_assignment() -> None:
+    """The member acknowledges what it has, and could never have that."""
+    session = begun()
+    rows = [
+        SimpleNamespace(topic_id=UUID(int=n), partitions=some) for n, some in ((1, [0]), (2, []))
+    ]
+    given = SimpleNamespace(topic_partitions=rows)
+    said = SimpleNamespace(member_epoch=1, heartbeat_interval_ms=1_000, assignment=given)
+    session.answered(beat(session), said, 0.0)
+    assert session.target == {TOPIC: frozenset([0])}
+
+
+def test_only_news_for_the_coordinator_make_a_heartbeat_due() -> None:
+    session = begun()
+    assert not session.subscribe(["t"], None) and session.subscribe(["u"], None)
+    answer(session, 1, [0])
+    owned = {TOPIC: frozenset([0])}
+    assert session.acknowledge(session.joins, owned)
+    assert not session.acknowledge(session.joins, owned) and not session.gave_up()
+    assert session.leave()
+
+
 def test_after_a_failure_everything_is_said_again() -> None:
     session = begun()
     answer(session, 1, [0])
