@@ -4,7 +4,7 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from kafkalog.disk import layout
@@ -160,11 +160,15 @@ class Folders:
         with self._lock:
             self._names.pop(tp, None)
 
-    def make(self, tps: Iterable[TopicPartition], topic_id: uuid.UUID, sync: bool = True) -> None:
+    def make(
+        self, tps: Iterable[TopicPartition], topic_id: uuid.UUID, sync: bool = True,
+        found: Callable[[TopicPartition], object] = lambda _tp: None,
+    ) -> None:  # fmt: skip
         """Create folders for a topic's partitions, each with its partition.metadata; all or none.
 
         On return their names are on disk (`sync` False: after `sync` was called); their contents
-        are once their logs are flushed.
+        are once their logs are flushed.  `found` is called with each of them, before another
+        thread can find it.
 
         Raises: InvalidTopic, TopicExists, IoFailed, NoSpace (nothing is left of them then).
         """
@@ -182,6 +186,8 @@ class Folders:
             except BaseException:
                 self._remove(made.values())  # half of them would block the names
                 raise
+            for tp in made:
+                found(tp)
             self._names.update(made)
             self._claimed.update(dict.fromkeys(made, topic_id))
 

@@ -269,10 +269,10 @@ class Manager:
         self._check_writable()
         # From earlier partitions with these names; the new ones must not inherit their starts.
         self.state.renew(tp for tp in tps if self.folders.name(tp) is None)
-        self.folders.make(tps, topic_id, sync)
+        # Noted before another thread can open one, append, and note more.  Each is empty: there is
+        # nothing to recover; see settle.
+        self.folders.make(tps, topic_id, sync, lambda tp: self.state.note(tp, 0, None, 0))
         self._logs.created(tps)
-        for tp in tps:
-            self.state.note(tp, 0, None, 0)  # it is empty: nothing to recover; see settle
 
     def delete_partition(self, topic: str, partition: int = 0) -> None:
         """Delete a partition; its files are removed after file.delete.delay.ms, its Log is closed.

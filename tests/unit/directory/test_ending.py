@@ -136,3 +136,20 @@ def test_a_log_that_is_deleted_is_not_written_any_more(tmp_path, native_test):
         (gone,) = [name for name in os.listdir(path) if name.endswith("-delete")]
         assert set(os.listdir(path / gone)) == before
     assert (path / CLEAN_MARKER).exists()
+
+
+def test_a_new_log_is_noted_before_another_thread_can_use_it(tmp_path, monkeypatch):
+    """What another thread had noted of one that it filled and closed was lost."""
+    tp = TopicPartition("t", 0)
+    with Manager(tmp_path / "data") as manager:
+        created = manager._logs.created
+
+        def used_at_once(tps):
+            monkeypatch.undo()
+            manager.get("t").append_batches(batch([Row(b"a")]))
+            manager.handle(tp).close()
+            created(tps)
+
+        monkeypatch.setattr(manager._logs, "created", used_at_once)
+        manager.create_topic("t")
+        assert manager.state.high_watermark(tp) == 1
