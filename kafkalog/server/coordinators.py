@@ -44,7 +44,12 @@ def group_coordinator(
     core = GroupCoordinatorState(
         config,
         lambda: str(uuid4()),
-        Known(partitions.count, partitions.id_of, partitions.name_of),
+        Known(
+            partitions.count,
+            partitions.id_of,
+            partitions.name_of,
+            lambda: partitions.config(OFFSETS_TOPIC).max_message_bytes,
+        ),
         topics.seen,
         topics.own_settings,
     )

@@ -9,6 +9,8 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from typing import Any
 
 import pytest
 
@@ -17,12 +19,15 @@ from kafkalog.wire import apis
 from kafkalog.wire.api import REQUEST_NAMES_MAX, Api
 from tests.hostile.attack import CLOSED, answer_of
 from tests.hostile.victim import MIB, Victim
-from tests.hostile.worst import TOPIC, WORST, worst
+from tests.hostile.worst import TOPIC, WORST, Request, worst
+from tests.support.effort import LONG
 from tests.support.waiting import LIMIT_S, wait_for
 from tests.unit.plane.peer import one
 
 COUNT, MOST = 500, REQUEST_NAMES_MAX // 10
 GROWS_BYTES, MOST_GROW_BYTES = 32 * MIB, 700 * MIB
+TOPICS = 10_000 if LONG else 1_000
+EVERYTHING_BYTES = (16 + TOPICS // 10) * MIB
 PARTITIONS = 10
 UNREAD = 2
 ATTACKERS = 4
@@ -79,11 +84,62 @@ def test_the_worst_requests_of_an_api(victim: Victim, topic_id: uuid.UUID, api: 
             assert answer_of(reads.receive) != CLOSED, request.way
 
 
+@pytest.fixture(scope="module")
+def topics(victim: Victim) -> list[str]:
+    """Thousands of topics."""
+    names = [f"one-of-many-{number}" for number in range(TOPICS)]
+    with contextlib.closing(victim.peer()) as peer:
+        for first in range(0, TOPICS, 500):
+            some = names[first : first + 500]
+            rows = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in some]
+            made = peer.ask(apis.CREATE_TOPICS, 5, {"topics": rows, "timeout_ms": 30_000})
+            assert {topic.error_code for topic in made.topics} == {0}
+    return names
+
+
+def everything(names: list[str]) -> dict[Api, dict[str, Any]]:
+    """The requests that ask for all that there is."""
+    settings = [{"resource_type": 2, "resource_name": name, "configuration_keys": None}
+                for name in names]  # fmt: skip
+    offsets = [{"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}]
+    return {
+        apis.METADATA: {"topics": None, "include_topic_authorized_operations": True,
+                        "allow_auto_topic_creation": False},
+        apis.DESCRIBE_CONFIGS: {"resources": settings, "include_synonyms": True,
+                                "include_documentation": True},
+        apis.DESCRIBE_TOPIC_PARTITIONS: {"topics": [], "response_partition_limit": 2_000,
+                                         "cursor": None},
+        apis.DESCRIBE_LOG_DIRS: {"topics": None},
+        apis.LIST_OFFSETS: {"replica_id": -1, "isolation_level": 0,
+                            "topics": [{"name": n, "partitions": offsets} for n in names]},
+        apis.LIST_CONFIG_RESOURCES: {"resource_types": []},
+    }  # fmt: skip
+
+
+def test_everything_of_many_topics(victim: Victim, topics: list[str]) -> None:
+    """A small request may have a large answer: some read it, some do not."""
+    with victim.attacked("everything", EVERYTHING_BYTES), contextlib.ExitStack() as ends:
+        never, reads = (ends.enter_context(contextlib.closing(victim.peer())) for _ in range(2))
+        for api, fields in everything(topics).items():
+            body = api.encode_request(api.max_version, fields)
+            for _ in range(UNREAD):
+                never.send_body(api, api.max_version, body)
+            reads.send_body(api, api.max_version, body)
+            assert answer_of(reads.receive) != CLOSED, api.name
+
+
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
-def test_the_largest_requests_of_all_apis(victim: Victim, topic_id: uuid.UUID) -> None:
+def test_the_largest_requests_of_all_apis(
+    victim: Victim, topic_id: uuid.UUID, topics: list[str]
+) -> None:
     """Several clients send them, each when it has the answer to the one before."""
-    every = (one for api in WORST for one in worst(api, api.max_version, MOST, topic_id))
+    largest = (one for api in WORST for one in worst(api, api.max_version, MOST, topic_id))
+    all_there_is = (
+        Request("everything", api, api.max_version, api.encode_request(api.max_version, fields))
+        for api, fields in everything(topics).items()
+    )
+    every = chain(largest, all_there_is)
     lock, begin_s, ways = threading.Lock(), time.monotonic(), Counter[str]()
 
     def attack() -> None:

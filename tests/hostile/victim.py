@@ -22,6 +22,8 @@ from tests.unit.net.network import Client
 from tests.unit.plane.peer import Peer
 
 MIB = 1 << 20
+KINDS = ("fast", "slow", "group")
+"""Kinds of requests of the witness."""
 WITNESS_TOPIC = "witness"
 SETTINGS = {
     "kafkalog.durability": "os",
@@ -61,11 +63,11 @@ class Witness:
     def served_since(self, begin_s: float) -> bool:
         """True if a request of each kind was sent after this moment, and answered."""
         assert self._process.poll() is None, "the client that behaves well was not served"
-        kinds = {one.kind for one in self.answers[-9:] if one.begin_s >= begin_s}
-        return kinds == {"fast", "slow"}
+        kinds = {one.kind for one in self.answers[-12:] if one.begin_s >= begin_s}
+        return kinds == {*KINDS}
 
     def serves(self) -> None:
-        """Wait until requests of both kinds, sent from now on, are answered."""
+        """Wait until requests of all kinds, sent from now on, are answered."""
         begin_s = time.monotonic()
         wait_for(lambda: self.served_since(begin_s), "others are served")
 
@@ -194,7 +196,7 @@ class Victim:
 
     def p99_ms(self, begin_s: float) -> dict[str, float]:
         """The latency of the witness' requests answered since then, by kind."""
-        found = {kind: self._took_ms(kind, begin_s) for kind in ("fast", "slow")}
+        found = {kind: self._took_ms(kind, begin_s) for kind in KINDS}
         return {kind: took[math.ceil(len(took) * 0.99) - 1] for kind, took in found.items()}
 
     def _others(self, begin_s: float) -> str:

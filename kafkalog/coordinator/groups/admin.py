@@ -6,6 +6,7 @@ Source: Kafka's GroupMetadataManager; KIP-518 (states), KIP-848 (types).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 
 from kafkalog.coordinator.core import append_error
 from kafkalog.coordinator.groups import offsets
@@ -17,8 +18,8 @@ from kafkalog.coordinator.step import Body, Call, Step
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
-    "OPERATIONS", "ROW_WORK", "Descriptions", "GroupListing", "Where", "delete", "described_error",
-    "distinct", "result_of",
+    "OPERATIONS", "ROW_WORK", "Deletions", "Descriptions", "GroupListing", "Where", "delete",
+    "described_error", "distinct", "result_of",
 ]  # fmt: skip
 
 CLASSIC = "classic"
@@ -36,6 +37,8 @@ DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
 NOT_ASKED = -(1 << 31)
 Where = Callable[[str], tuple[GroupShard | None, ErrorCode]]
 """The shard of a group, or the error if there is none."""
+Delete = Callable[[GroupShard, Step, str, Callable[[Step, ErrorCode], None]], None]
+"""Deletes a group, and calls with the outcome."""
 
 
 def describe(shard: GroupShard, group_id: str, version: int, operations: bool) -> Body:
@@ -136,6 +139,46 @@ class GroupListing(Listing):
     def answer(self, step: Step, code: ErrorCode) -> None:
         """Answer with what was found.  `code`: NONE if that is all that there is."""
         step.answer(self.request.answer, error_code=code, groups=self.found)
+
+
+class Deletions(Listing):
+    """A DeleteGroups request, under way.  Each group has its own write; the answer is sent when all
+    are done."""
+
+    def __init__(self, request: Call, where: Where, begin: Delete) -> None:
+        """`begin`: deletes one group, and says when that is done."""
+        self._names = distinct(request.body.groups_names)
+        super().__init__(request, self._names, None)
+        self._where, self._begin = where, begin
+        self._results: dict[str, ErrorCode] = {}
+        self._all_begun = False
+
+    def row(self, one: str, step: Step) -> Body | None:
+        """Begin to delete a group."""
+        shard, error = self._where(one)
+        self.work += ROW_WORK
+        if shard is None:
+            self._ended(one, step, error)
+            return None
+        group = shard.groups.get(one)
+        if group is not None:
+            self.work += ROW_WORK * sum(map(len, group.offsets.values()))
+        self._begin(shard, step, one, partial(self._ended, one))
+        return None
+
+    def answer(self, step: Step, code: ErrorCode) -> None:
+        """All deletions have begun."""
+        self._all_begun = True
+        self._answer_once_all_ended(step)
+
+    def _ended(self, group_id: str, step: Step, error: ErrorCode) -> None:
+        self._results[group_id] = error
+        self._answer_once_all_ended(step)
+
+    def _answer_once_all_ended(self, step: Step) -> None:
+        if self._all_begun and len(self._results) == len(self._names):
+            rows = [result_of(name, self._results[name]) for name in self._names]
+            step.answer(self.request.answer, results=rows)
 
 
 def delete(

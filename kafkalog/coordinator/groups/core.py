@@ -313,24 +313,11 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
         self._begin_listing(step, apis.CONSUMER_GROUP_DESCRIBE, request, begin, few=few)
 
     def _delete(self, step: Step, request: Call) -> None:
-        """Each group has its own write; the response is sent when all are done."""
-        names = admin.distinct(request.body.groups_names)
-        results: dict[str, ErrorCode] = {}
+        def begin(request: Call) -> Listing:
+            return admin.Deletions(request, self.where, self._delete_one)
 
-        def ended(group_id: str, step: Step, error: ErrorCode) -> None:
-            results[group_id] = error
-            if len(results) == len(names):
-                rows = [admin.result_of(name, results[name]) for name in names]
-                step.answer(request.answer, results=rows)
-
-        if not names:
-            step.answer(request.answer, results=[])
-        for group_id in names:
-            shard, error = self.where(group_id)
-            if shard is None:
-                ended(group_id, step, error)
-            else:
-                self._delete_one(shard, step, group_id, partial(ended, group_id))
+        few = len(request.body.groups_names) <= FEW
+        self._begin_listing(step, apis.DELETE_GROUPS, request, begin, few=few)
 
     def _delete_one(
         self, shard: GroupShard, step: Step, group_id: str,

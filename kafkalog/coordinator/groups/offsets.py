@@ -43,9 +43,8 @@ __all__ = [
     "expire",
     "fetch",
     "fetch_failed",
-    "more_bytes",
+    "limited",
     "partitions_of",
-    "refused",
     "take",
     "write_commit",
 ]
@@ -61,6 +60,8 @@ MEMBER_VERSION = 9
 """From this version on OffsetFetch names the member that asks."""
 GROUP_ERROR_VERSION = 2
 """From this version on, OffsetFetch has an error for the whole group."""
+RECORD_BYTES_MIN = 30
+"""Bytes that a committed offset takes at least in its batch: its key and its value."""
 
 Taken = dict[TopicPartition, CommittedOffset]
 """The offsets to commit."""
@@ -75,6 +76,8 @@ class Known(NamedTuple):
     """A topic's id; ZERO_UUID if the name is unknown."""
     name_of: Callable[[UUID], str | None]
     """The name of the topic with an id."""
+    batch_bytes_max: Callable[[], int] = lambda: FOREVER
+    """Limit for a batch of __consumer_offsets."""
 
 
 class _Topic(NamedTuple):
@@ -124,9 +127,7 @@ def commit(shard: GroupShard, step: Step, request: Call, known: Known) -> None:
         shard.keep_session(group, group.members[body.member_id], step.now_ms)
     offsets: dict[TopicPartition, CommittedOffset] = {}
     results = take(shard, step, request, known, offsets)
-    if offsets and not shard.has_room(more_bytes(group, offsets)):
-        offsets = {}
-        results = refused(results)
+    offsets = limited(shard, known, results, offsets, more_bytes(group, offsets))
     if not offsets:
         if group.unused:
             shard.forget(group)
@@ -142,13 +143,25 @@ def more_bytes(group: Group, offsets: dict[TopicPartition, CommittedOffset]) -> 
     return max(more - sum(offset_bytes(offset.metadata) for offset in before), 0)
 
 
-def refused(results: list[Body]) -> list[Body]:
-    """Refuse every offset that could have been committed: the groups' memory is used up."""
+def limited(
+    shard: GroupShard, known: Known, results: list[Body], offsets: Taken, more: int
+) -> Taken:
+    """The offsets to commit: all, or none if they take too much; then `results` say why.
+
+    `more`: the memory that they add.
+    """
+    if offsets and len(offsets) * RECORD_BYTES_MIN > known.batch_bytes_max():
+        # The journal would refuse them, after a long time for their encoding.
+        refused = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    elif offsets and not shard.has_room(more):
+        refused = ErrorCode.GROUP_MAX_SIZE_REACHED
+    else:
+        return offsets
     for topic in results:
         for partition in topic["partitions"]:
             if partition["error_code"] is ErrorCode.NONE:
-                partition["error_code"] = ErrorCode.GROUP_MAX_SIZE_REACHED
-    return results
+                partition["error_code"] = refused
+    return {}
 
 
 def commit_failed(step: Step, request: Call, error: ErrorCode, known: Known) -> None:

@@ -35,9 +35,8 @@ def commit(shard: GroupShard, step: Step, request: Call, known: Known) -> None:
         group = shard.new_group(body.group_id, step.wall_ms)
     taken: offsets.Taken = {}
     results = offsets.take(shard, step, request, known, taken)
-    if taken and not shard.has_room(_more_bytes(group, body.producer_id, taken)):
-        taken = {}
-        results = offsets.refused(results)
+    more = _more_bytes(group, body.producer_id, taken)
+    taken = offsets.limited(shard, known, results, taken, more)
     if not taken:
         if group.unused:
             shard.forget(group)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from kafkalog.config.declare import FOREVER
 from kafkalog.config.group import GroupConfig
 from kafkalog.coordinator.groups.core import GroupCoordinatorState
 from kafkalog.coordinator.groups.offsets import Known
@@ -41,6 +42,8 @@ class Desk(Bench[GroupCoordinatorState]):
         """`topics`: the existing topics and their partition counts; None: any topic exists."""
         self.settings = settings or config()
         self.topics = topics
+        self.batch_bytes = FOREVER
+        """Limit for a batch of the journal."""
         self.names: dict[UUID, str] = {}
         """The topics whose ids were requested."""
         self._random = random.Random(seed)
@@ -48,7 +51,10 @@ class Desk(Bench[GroupCoordinatorState]):
 
     def new_core(self) -> GroupCoordinatorState:
         rng = self._random
-        known = Known(self._count, self.id_of, lambda topic_id: self.names.get(topic_id))
+        known = Known(
+            self._count, self.id_of, lambda topic_id: self.names.get(topic_id),
+            lambda: self.batch_bytes,
+        )  # fmt: skip
         return GroupCoordinatorState(self.settings, lambda: f"{rng.getrandbits(48):012x}", known)
 
     def _count(self, topic: str) -> int:

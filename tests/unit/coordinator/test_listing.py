@@ -17,6 +17,7 @@ from kafkalog.coordinator.transactions.admin import TransactionListing
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.unit.coordinator.group_calls import Desk
+from tests.unit.coordinator.test_states import codes
 from tests.unit.coordinator.transaction_calls import Office
 from tests.unit.coordinator.virtual_core import Reply
 
@@ -60,8 +61,7 @@ def ask(side: Side, pattern: str = "id-.*") -> Reply:
 def begin(side: Side, name: str) -> bool:
     """Another request, which is answered immediately; makes a new row."""
     if isinstance(side, Desk):
-        side.commit({("orders", 0): 1}, group=name)
-        return side.delete(name).results[0].error_code == 0
+        return codes(side.commit({("orders", 0): 1}, group=name)) == [ErrorCode.NONE]
     return side.init(name).error is ErrorCode.NONE
 
 
@@ -132,6 +132,39 @@ def test_offsets_of_many_groups(desk: Desk) -> None:
     desk.wait(0)
     rows = {one.group_id: one.topics[0].partitions[0].committed_offset for one in found.groups}
     assert rows == {**dict.fromkeys(NAMES, 1), NAMES[-1]: 7}
+
+
+def test_others_are_served_between_deletions(desk: Desk) -> None:
+    """Groups that are there, that have members, that are named twice, and that are not there."""
+    desk.join(desk.new_id("alive"), "alive")
+    asked = [*NAMES, "alive", NAMES[0], *(f"none-{number}" for number in range(3))]
+    found = desk.delete(*asked)
+    assert codes(desk.commit({("orders", 0): 7}, group="new")) == [ErrorCode.NONE]
+    assert found.waits
+    desk.wait(0)
+    told = {one.group_id: one.error_code for one in found.results}
+    assert told == {
+        **dict.fromkeys(NAMES, ErrorCode.NONE), "alive": ErrorCode.NON_EMPTY_GROUP,
+        **dict.fromkeys(asked[-3:], ErrorCode.GROUP_ID_NOT_FOUND),
+    }  # fmt: skip
+    assert {name for one in desk.core.shards for name in held(desk, one)} == {"alive", "new"}
+
+
+def test_a_deletion_is_answered_once_the_last_of_its_writes_is_done(desk: Desk) -> None:
+    desk.held = []
+    found = desk.delete(*NAMES)
+    desk.wait(0)
+    assert found.waits
+    desk.release()
+    assert {one.error_code for one in found.results} == {ErrorCode.NONE}
+
+
+def test_partitions_given_up_while_their_groups_are_deleted(desk: Desk) -> None:
+    found = desk.delete(*NAMES)
+    for partition in list(desk.core.shards):
+        desk.step(partial(desk.core.resign, partition))
+    told = {one.group_id: one.error_code for one in found.results}
+    assert told.keys() == {*NAMES} and ErrorCode.NOT_COORDINATOR in told.values()
 
 
 def test_a_listing_that_fails_ends_no_other(

@@ -10,6 +10,7 @@ import pytest
 
 from kafkalog._native import lib
 from kafkalog.coordinator.groups.group import CommittedOffset
+from kafkalog.coordinator.groups.offsets import RECORD_BYTES_MIN
 from kafkalog.coordinator.groups.records import offset_records
 from kafkalog.coordinator.partitions import partition_for
 from kafkalog.coordinator.step import Call
@@ -180,6 +181,27 @@ def test_a_failing_journal(error: ErrorCode, told: ErrorCode) -> None:
     desk.errors = [error]
     assert codes(desk.commit({T0: 2})) == [told]
     assert desk.offsets() == {T0: 1}
+
+
+def test_a_commit_that_no_batch_can_hold_is_refused_before_it_is_encoded(desk: Desk) -> None:
+    """The others wait for it: encoding a hundred thousand offsets takes a second."""
+    desk.batch_bytes = 100 * RECORD_BYTES_MIN
+    few, many = ({("t", number): 1 for number in range(count)} for count in (100, 101))
+    assert codes(desk.commit(few)) == [NONE] * 100
+    desk.held = []  # nothing is written
+    assert codes(desk.commit(many, group="new")) == [ErrorCode.INVALID_COMMIT_OFFSET_SIZE] * 101
+    offsets = [{"partition_index": number, "committed_offset": 1} for _, number in many]
+    asked = {"transactional_id": "x", "group_id": "late", "producer_id": 7, "producer_epoch": 0,
+             "topics": [{"name": "t", "partitions": offsets}]}  # fmt: skip
+    refused = desk.call(apis.TXN_OFFSET_COMMIT, 3, asked)
+    assert codes(refused) == [ErrorCode.INVALID_COMMIT_OFFSET_SIZE] * 101
+    assert set(desk.listed()) == {"g"}
+
+
+def test_a_record_of_an_offset_has_at_least_that_many_bytes() -> None:
+    offset = CommittedOffset(0, 0, "", 0, -1, -1, UUID(int=0))
+    ((key, value),) = offset_records("", {TopicPartition("", 0): offset})
+    assert len(key) + len(value or b"") >= RECORD_BYTES_MIN
 
 
 def test_a_slow_journal(desk: Desk) -> None:

@@ -139,7 +139,7 @@ def test_a_log_that_is_deleted_is_not_written_any_more(tmp_path, native_test):
 
 
 def test_a_new_log_is_noted_before_another_thread_can_use_it(tmp_path, monkeypatch):
-    """What another thread had noted of one that it filled and closed was lost."""
+    """The offsets of one that another thread filled and closed in between were lost."""
     tp = TopicPartition("t", 0)
     with Manager(tmp_path / "data") as manager:
         created = manager._logs.created
