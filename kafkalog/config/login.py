@@ -2,22 +2,16 @@
 
 from kafkalog.config.declare import Flag, Ratio, Secret, Settings, Whole, Word
 
-__all__ = ["LoginSettings"]
+__all__ = ["BearerSettings", "LoginSettings"]
 
 _BEARER = "org.apache.kafka.common.security.oauthbearer."
 
 
-class LoginSettings(Settings):
-    """SASL of a client."""
+class BearerSettings(Settings):
+    """Where the tokens of OAUTHBEARER come from: a client's, and a node's for others."""
 
     scope = "login"
 
-    sasl_mechanism = Word(
-        "GSSAPI",
-        "How the client logs in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER. GSSAPI, "
-        "Kafka's default, is not supported.",
-    )
-    sasl_jaas_config = Secret("The name and password, as Kafka's clients have them.")
     sasl_login_callback_handler_class = Word(
         "",
         "Kafka's handler for OAUTHBEARER, which is used anyway.",
@@ -54,6 +48,19 @@ class LoginSettings(Settings):
         "", "A file with a signed assertion (JWT), instead of an id and a secret."
     )
     sasl_oauthbearer_scope = Word("", "The scope to ask for.")
+
+
+class LoginSettings(BearerSettings):
+    """SASL of a client."""
+
+    scope = "login"
+
+    sasl_mechanism = Word(
+        "GSSAPI",
+        "How the client logs in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER. GSSAPI, "
+        "Kafka's default, is not supported.",
+    )
+    sasl_jaas_config = Secret("The name and password, as Kafka's clients have them.")
     sasl_oauthbearer_header_urlencode = Flag(
         False,
         "Encode id and secret as RFC 6749 asks, which some token endpoints do not understand.",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from kafkalog.config.authorizer import AuthorizerConfig
 from kafkalog.config.listeners import own_setting
+from kafkalog.config.login import BearerSettings
 from kafkalog.config.sasl import SaslServerSettings
 from kafkalog.config.ssl import ServerSslSettings
 from kafkalog.config.tokens import TokenSettings
@@ -61,8 +62,8 @@ _NOTHING = {
 
 
 SERVED_AT_START = frozenset(
-    {*ServerSslSettings.table, *SaslServerSettings.table, "security.inter.broker.protocol",
-     *AuthorizerConfig.table, *TokenSettings.table}
+    {*ServerSslSettings.table, *SaslServerSettings.table, *BearerSettings.table,
+     "security.inter.broker.protocol", *AuthorizerConfig.table, *TokenSettings.table}
 )  # fmt: skip
 """Settings that a broker obeys, but no change of them at run time."""
 

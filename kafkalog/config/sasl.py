@@ -2,13 +2,14 @@
 
 from kafkalog.config.declare import Flag, Long, Secret, Settings, Whole, Word, Words
 
-__all__ = ["SASL_MECHANISMS", "SIGNED", "UNSIGNED", "SaslServerSettings"]
+__all__ = ["LOGS_IN", "SASL_MECHANISMS", "SIGNED", "UNSIGNED", "SaslServerSettings"]
 
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 """Those that a listener can have; Kafka has GSSAPI (Kerberos), too."""
 _PACKAGE = "org.apache.kafka.common.security.oauthbearer."
 SIGNED = _PACKAGE + "OAuthBearerValidatorCallbackHandler"
 UNSIGNED = _PACKAGE + "internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+LOGS_IN = _PACKAGE + "OAuthBearerLoginCallbackHandler"
 _MECHANISM = {"pattern": r"[A-Z0-9_\-]{1,20}", "example": ", ".join(SASL_MECHANISMS)}
 
 
@@ -81,15 +82,22 @@ class SaslServerSettings(Settings):
     )
     sasl_mechanism_inter_broker_protocol = Word(
         "GSSAPI",
-        "How the nodes of a cluster log in to each other: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, "
-        "with the username and the password in the sasl.jaas.config of that mechanism, by the "
-        "listener between them. A single node does not.",
+        "How the nodes of a cluster log in to each other, by the listener between them: PLAIN, "
+        "SCRAM-SHA-256 or SCRAM-SHA-512, with the username and the password in the "
+        "sasl.jaas.config of that mechanism; or OAUTHBEARER, with a token of the endpoint. A "
+        "single node does not.",
     )
     sasl_mechanism_controller_protocol = Word(
         "GSSAPI",
-        "How brokers of a KRaft cluster log in to its controllers: PLAIN, SCRAM-SHA-256 or "
-        "SCRAM-SHA-512, as for sasl.mechanism.inter.broker.protocol, by the first of "
-        "controller.listener.names.",
+        "How nodes of a KRaft cluster log in to its controllers, by the first of "
+        "controller.listener.names: as for sasl.mechanism.inter.broker.protocol.",
+    )
+    sasl_login_callback_handler_class = Word(
+        "",
+        "How a node gets its token for OAUTHBEARER at other nodes: OAuthBearerLoginCallbackHandler "
+        "of Kafka, which asks sasl.oauthbearer.token.endpoint.url. There is no default: Kafka's "
+        "makes tokens that anybody can make.",
+        choices=("", LOGS_IN),
     )
     kafkalog_authentication_max_ms = Long(
         30_000,

@@ -7,6 +7,7 @@ from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.declare import Flag, Long, Password, Secret, Whole, Word, Words
 from kafkalog.config.group import GroupConfig
 from kafkalog.config.listeners import ListenerSettings, SecurityProtocol, own_setting
+from kafkalog.config.login import BearerSettings
 from kafkalog.config.protection import bare_name
 from kafkalog.config.quorum import QuorumConfig
 from kafkalog.config.quota import QuotaConfig
@@ -34,6 +35,7 @@ class ServerConfig(
     ZooKeeperSettings,
     QuotaConfig,
     SaslServerSettings,
+    BearerSettings,
     ServerSslSettings,
     AuthorizerConfig,
     TokenSettings,

@@ -2,7 +2,8 @@
 
 A node logs in as the settings of the listener say by which it reaches others, as in Kafka:
 `sasl.mechanism.inter.broker.protocol`, or `sasl.mechanism.controller.protocol` at the controllers
-of a KRaft cluster, and the `username` and `password` in the `sasl.jaas.config` of that mechanism.
+of a KRaft cluster, and the `username` and `password` in the `sasl.jaas.config` of that mechanism;
+by OAUTHBEARER with a token, which the settings of that mechanism say where to get.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from kafkalog.client.link.transport import Address, Options, Transport
 from kafkalog.client.login.security import Security
 from kafkalog.config.client import ClientConfig
 from kafkalog.config.listeners import SecurityProtocol
+from kafkalog.config.login import BearerSettings
+from kafkalog.config.sasl import LOGS_IN, SASL_MECHANISMS
 from kafkalog.config.server import ServerConfig
 from kafkalog.config.ssl import SslSettings
 from kafkalog.errors import AuthenticationFailed, InvalidSetting
@@ -32,8 +35,7 @@ _logger = logging.getLogger(__name__)
 
 MECHANISM = "sasl.mechanism.inter.broker.protocol"
 AT_CONTROLLERS = "sasl.mechanism.controller.protocol"
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-"""Those by which nodes log in to each other."""
+HANDLER = "sasl.login.callback.handler.class"
 REST_MS, REST_MAX_MS = 500, 5_000
 """Until a node that did not accept this one, or that this one does not accept, is tried again."""
 SAID_MAX = 1_000
@@ -147,7 +149,7 @@ def node_securities(config: ServerConfig) -> Mapping[str, NodeSecurity]:
 
 def own_principals(config: ServerConfig) -> Mapping[str, Principal]:
     """The principals under which others know this node, by the listener's name; without those of
-    SSL, where the other's rules make one of the certificate.
+    SSL and of OAUTHBEARER, where the other makes one of the certificate or the token.
 
     Raises: InvalidSetting.
     """
@@ -157,7 +159,10 @@ def own_principals(config: ServerConfig) -> Mapping[str, Principal]:
         if protocol == SecurityProtocol.PLAINTEXT.name:
             found[listener] = ANONYMOUS
         elif protocol.startswith("SASL"):
-            options = parse_jaas(_client(config, listener).sasl_jaas_config.value).options
+            client = _client(config, listener)
+            if client.sasl_mechanism == "OAUTHBEARER":
+                continue
+            options = parse_jaas(client.sasl_jaas_config.value).options
             found[listener] = Principal("User", options.get("username", ""))
     return found
 
@@ -173,19 +178,33 @@ def _client(config: ServerConfig, listener: str) -> ClientConfig:
     given = {name: own[name] for name in SslSettings.table if own.explicit(name)}
     given["security.protocol"] = protocol = config.protocol_of(listener)
     if protocol.startswith("SASL"):
-        at_controllers = config.joins_quorum and listener == config.control_listener
-        setting = AT_CONTROLLERS if at_controllers else MECHANISM
-        mechanism = own[setting]
-        if mechanism not in MECHANISMS:
-            raise InvalidSetting(
-                f"{setting}: found {mechanism}, wanted one of {', '.join(MECHANISMS)}"
-            )
-        served = {text.partition("://")[0].upper() for text in config.listeners}
-        if listener in served and mechanism not in own.sasl_enabled_mechanisms:
-            raise InvalidSetting(
-                f"{setting}: found {mechanism}, wanted one of sasl.enabled.mechanisms of this "
-                f"listener: {', '.join(own.sasl_enabled_mechanisms)}"
-            )
-        given["sasl.mechanism"] = mechanism
-        given["sasl.jaas.config"] = config.of_listener(listener, mechanism).sasl_jaas_config
+        given["sasl.mechanism"] = mechanism = _mechanism(config, listener)
+        by_it = config.of_listener(listener, mechanism)
+        given["sasl.jaas.config"] = by_it.sasl_jaas_config
+        if mechanism == "OAUTHBEARER":
+            given |= {name: by_it[name] for name in BearerSettings.table if by_it.explicit(name)}
+            if not given.get(HANDLER):
+                raise InvalidSetting(
+                    f"listener.name.{listener.lower()}.oauthbearer.{HANDLER}: found none, wanted "
+                    f"{LOGS_IN}: without it, nodes of Kafka make tokens themselves, as anybody can"
+                )
     return ClientConfig.of(given)
+
+
+def _mechanism(config: ServerConfig, listener: str) -> str:
+    """The mechanism of SASL by which a node logs in.  Raises: InvalidSetting."""
+    own = config.of_listener(listener)
+    at_controllers = config.joins_quorum and listener == config.control_listener
+    setting = AT_CONTROLLERS if at_controllers else MECHANISM
+    mechanism: str = own[setting]
+    if mechanism not in SASL_MECHANISMS:
+        raise InvalidSetting(
+            f"{setting}: found {mechanism}, wanted one of {', '.join(SASL_MECHANISMS)}"
+        )
+    served = {text.partition("://")[0].upper() for text in config.listeners}
+    if listener in served and mechanism not in own.sasl_enabled_mechanisms:
+        raise InvalidSetting(
+            f"{setting}: found {mechanism}, wanted one of sasl.enabled.mechanisms of this "
+            f"listener: {', '.join(own.sasl_enabled_mechanisms)}"
+        )
+    return mechanism

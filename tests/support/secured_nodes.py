@@ -10,6 +10,7 @@ from typing import Any
 import kafkalog
 from kafkalog.metadata.image import Partition
 from kafkalog.server.broker import node_of
+from tests.support.bearer import Issuer
 from tests.support.secured import ALICE, PASSWORD, PLAIN, SCRAM, jaas, papers
 from tests.support.waiting import wait_for
 
@@ -44,6 +45,7 @@ class SecuredNodes:
         self.home, self.zookeeper = home, zookeeper
         self.protocol, self.mechanism = protocol, mechanism
         self.papers = papers(home)
+        self.issuer = Issuer(home) if mechanism == "OAUTHBEARER" else None
         self.nodes: dict[int, kafkalog.Broker] = {}
 
     def __enter__(self) -> SecuredNodes:
@@ -77,7 +79,13 @@ class SecuredNodes:
                 "ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.papers.authority),
                 "ssl.client.auth": "required",
             }  # fmt: skip
-        if self.protocol.startswith("SASL"):
+        if self.issuer is not None:
+            found |= {
+                "sasl.enabled.mechanisms": self.mechanism,
+                "sasl.mechanism.inter.broker.protocol": self.mechanism,
+                **self.issuer.node(LISTENER, LOGIN),
+            }  # fmt: skip
+        elif self.protocol.startswith("SASL"):
             users = {f"user_{LOGIN}": SECRET, f"user_{ALICE}": PASSWORD}
             users = users if self.mechanism == "PLAIN" else {}
             module = PLAIN if self.mechanism == "PLAIN" else SCRAM
@@ -128,7 +136,9 @@ class SecuredNodes:
                 "ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.papers.authority),
                 "ssl.keystore.type": "PEM", "ssl.keystore.location": str(self.papers.client),
             }  # fmt: skip
-        if self.protocol.startswith("SASL"):
+        if self.issuer is not None:
+            found |= self.issuer.client(ALICE)
+        elif self.protocol.startswith("SASL"):
             module = PLAIN if self.mechanism == "PLAIN" else SCRAM
             found["sasl.mechanism"] = self.mechanism
             found["sasl.jaas.config"] = jaas(module, username=ALICE, password=PASSWORD)

@@ -38,7 +38,7 @@ ZOOKEEPERS = {
     *ZooKeeperSettings.table,
 }  # fmt: skip
 """Settings of a cluster on ZooKeeper: Kafka 4 no longer knows them."""
-CLASSES = {"sasl.server.callback.handler.class"}
+CLASSES = {"sasl.login.callback.handler.class", "sasl.server.callback.handler.class"}
 """Empty means none here; Kafka refuses an empty name of a class."""
 BY_ADMINS = {"follower.replication.throttled.rate", "leader.replication.throttled.rate"}
 """Kafka accepts them only while it runs, and does not declare them with the others."""

@@ -86,6 +86,6 @@ KAFKA_GO = Suite(
     # These are written in its tests.
     listeners={"SASL_PLAINTEXT": 9093},
     plain={"adminplain": "admin-secret"},
-    scram=[("adminscram", "SCRAM-SHA-256", "admin-secret-256"),
-           ("adminscram", "SCRAM-SHA-512", "admin-secret-512")],
+    scram=[("adminscram256", "SCRAM-SHA-256", "admin-secret-256"),
+           ("adminscram512", "SCRAM-SHA-512", "admin-secret-512")],
 )  # fmt: skip

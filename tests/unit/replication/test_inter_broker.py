@@ -11,9 +11,17 @@ import pytest
 import kafkalog
 from kafkalog import errors
 from kafkalog.client.link.transport import Address, Options, parse_servers
+from kafkalog.config.authorizer import STANDARD_AUTHORIZER
+from kafkalog.config.sasl import LOGS_IN
 from kafkalog.config.server import ServerConfig
-from kafkalog.replication.inter_broker import NodeSecurity, connect, node_securities
+from kafkalog.replication.inter_broker import (
+    NodeSecurity,
+    connect,
+    node_securities,
+    own_principals,
+)
 from kafkalog.wire import apis
+from tests.support.bearer import Issuer
 from tests.support.sasl import settings as sasl_settings
 from tests.support.secured import PLAIN, SCRAM, jaas, papers
 from tests.support.waiting import wait_for
@@ -42,6 +50,15 @@ def sasl(mechanism: str = "PLAIN", **more: Any) -> dict[str, object]:
     }  # fmt: skip
 
 
+def bearer(url: str = "file:///token", **more: Any) -> dict[str, object]:
+    return {
+        "sasl_enabled_mechanisms": "OAUTHBEARER",
+        "sasl_mechanism_inter_broker_protocol": "OAUTHBEARER",
+        "listener_name_in_oauthbearer_sasl_login_callback_handler_class": LOGS_IN,
+        "sasl_oauthbearer_token_endpoint_url": url, **more,
+    }  # fmt: skip
+
+
 def test_plain_text_needs_none() -> None:
     assert not node_securities(config("PLAINTEXT"))
     assert not node_securities(ServerConfig())
@@ -61,11 +78,37 @@ def test_each_listener_has_its_own() -> None:
     assert [*node_securities(config("PLAINTEXT", "SSL"))] == ["CTL"]
 
 
+def test_a_node_logs_in_by_its_token(tmp_path: Path) -> None:
+    """Its principal is the token's, so it is not known before."""
+    issuer = Issuer(tmp_path)
+    listening = {
+        "listeners": "IN://127.0.0.1:0", "listener.security.protocol.map": "IN:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "IN", "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+        "authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:node",
+        **issuer.node("IN", "node"),
+    }  # fmt: skip
+    own = ServerConfig.of(listening)
+    assert not own_principals(own)
+    how = Options(security=node_securities(own)["IN"])
+    with kafkalog.Broker(tmp_path / "data", config=listening) as broker:
+        (address,) = parse_servers(broker.bootstrap_servers)
+        made = connect(address, how)
+        assert made.call(apis.ALTER_PARTITION_REASSIGNMENTS, {"topics": []}).error_code == 0
+        made.close()
+        for one in issuer.keys.parent.glob("*.token"):
+            assert one.read_text() not in repr(how.security)
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         ({}, "sasl.mechanism.inter.broker.protocol: found GSSAPI, wanted one of PLAIN"),
-        ({"sasl_mechanism_inter_broker_protocol": "OAUTHBEARER"}, "found OAUTHBEARER, wanted one"),
+        ({"sasl_mechanism_inter_broker_protocol": "OAUTHBEARER"}, "wanted one of sasl.enabled"),
+        (bearer(listener_name_in_oauthbearer_sasl_login_callback_handler_class=""),
+         r"listener\.name\.in\.oauthbearer\.sasl\.login\.callback\.handler\.class: found none"),
+        (bearer(sasl_oauthbearer_token_endpoint_url=""), "sasl.oauthbearer.token.endpoint.url: "),
+        (bearer(listener_name_in_oauthbearer_sasl_jaas_config=jaas(SCRAM)), "wanted .*OAuthBearer"),
         (sasl(sasl_enabled_mechanisms="SCRAM-SHA-256"), "wanted one of sasl.enabled.mechanisms"),
         (sasl(listener_name_in_plain_sasl_jaas_config=""), "sasl.jaas.config: found none"),
         (sasl(listener_name_in_plain_sasl_jaas_config=jaas(PLAIN, user_node="S3CRET")),

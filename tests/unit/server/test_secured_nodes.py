@@ -28,10 +28,16 @@ def zookeeper() -> Iterator[str]:
         yield inside.hosts
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
-def test_three_nodes_share_a_partition(tmp_path: Path, zookeeper: str, protocol: str) -> None:
+@pytest.mark.parametrize(
+    ("protocol", "mechanism"),
+    [("SSL", "PLAIN"), ("SASL_PLAINTEXT", "PLAIN"), ("SASL_SSL", "PLAIN"),
+     pytest.param("SASL_SSL", "OAUTHBEARER", marks=pytest.mark.long)],
+)  # fmt: skip
+def test_three_nodes_share_a_partition(
+    tmp_path: Path, zookeeper: str, protocol: str, mechanism: str
+) -> None:
     """It is copied, its leader is killed, another one leads, and the killed one catches up."""
-    with SecuredNodes(tmp_path, zookeeper, protocol) as nodes:
+    with SecuredNodes(tmp_path, zookeeper, protocol, mechanism) as nodes:
         nodes.begin(*NODES)
         nodes.all_known()
         with open_session(zookeeper, lambda _: None) as session:
