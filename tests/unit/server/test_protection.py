@@ -56,10 +56,10 @@ def test_values_that_keep_nobody_out_are_named_and_passed_over() -> None:
     """A file with Kafka's own defaults, as distributions ship it, still starts."""
     harmless = {
         "ssl.trustmanager.algorithm": "PKIX",
-        "ssl.keymanager.algorithm": "SunX509", "sasl.login.refresh.window.factor": "0.8",
+        "ssl.keymanager.algorithm": "SunX509", "sasl.login.refresh.buffer.seconds": "300",
         "sasl.kerberos.kinit.cmd": "/usr/bin/kinit",
         "sasl.kerberos.min.time.before.relogin": "30000", "sasl.login.refresh.window.jitter": "0.1",
-        "sasl.kerberos.ticket.renew.jitter": "0.1", "sasl.login.retry.backoff.ms": "7",
+        "sasl.kerberos.ticket.renew.jitter": "0.1", "sasl.login.connect.timeout.ms": "7",
     }  # fmt: skip
     notes = sorted_out(harmless).notes
     assert notes == tuple(f"{name}: ignored: this value restricts nothing" for name in harmless)
