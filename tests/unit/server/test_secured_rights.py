@@ -27,13 +27,15 @@ from kafkalog.wire.tables.controller import (
 )
 from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
 from tests.support.secured import ALICE, PLAIN, jaas
-from tests.support.secured_nodes import LOGIN, NODES, SECRET, SecuredNodes
+from tests.support.secured_nodes import LOGIN, SECRET, SecuredNodes
 from tests.support.waiting import wait_for
 
-AUTHORIZER = {
+NODES = (1, 2)
+SETTINGS: dict[str, object] = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-    "super.users": f"User:{LOGIN}",
-}
+    "super.users": f"User:{LOGIN}", "default.replication.factor": len(NODES),
+    "offsets.topic.replication.factor": 1, "transaction.state.log.replication.factor": 1,
+}  # fmt: skip
 CONTROLLERS: dict[str, Any] = {
     "controller_id": 1, "controller_epoch": 1_000_000, "broker_epoch": -1, "topic_states": [],
 }  # fmt: skip
@@ -52,7 +54,7 @@ BETWEEN_NODES = [
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredNodes]:
     home = tmp_path_factory.mktemp("rights")
     with StandIn() as inside, SecuredNodes(home, inside.hosts, "SASL_PLAINTEXT") as made:
-        made.begin(*NODES, settings=dict(AUTHORIZER))
+        made.begin(*NODES, settings=SETTINGS)
         made.all_known()
         yield made
 
@@ -65,31 +67,36 @@ def admin_config() -> dict[str, str]:
     }  # fmt: skip
 
 
-@contextlib.contextmanager
-def as_alice(nodes: SecuredNodes, number: int) -> Iterator[Connection]:
-    (address,) = parse_servers(nodes.nodes[number].bootstrap_servers)
+@pytest.fixture(scope="module")
+def alice(nodes: SecuredNodes) -> Iterator[dict[int, Connection]]:
+    """Her connection to each node."""
     security = security_of(ClientConfig(nodes.client))
-    made = Connection(address, Options(client_id=ALICE, security=security))
-    try:
-        yield made
-    finally:
-        made.close()
+    with contextlib.ExitStack() as made:
+        found = {}
+        for number, one in nodes.nodes.items():
+            (address,) = parse_servers(one.bootstrap_servers)
+            connection = Connection(address, Options(client_id=ALICE, security=security))
+            found[number] = made.enter_context(contextlib.closing(connection))
+        yield found
 
 
 @pytest.mark.parametrize(("api", "body"), BETWEEN_NODES, ids=[one.name for one, _ in BETWEEN_NODES])
-def test_a_client_cannot_pose_as_a_node(nodes: SecuredNodes, api: Any, body: Any) -> None:
+def test_a_client_cannot_pose_as_a_node(
+    nodes: SecuredNodes, alice: dict[int, Connection], api: Any, body: Any
+) -> None:
     """On every node; what it claims changes nothing."""
     before = [node_of(one).image for one in nodes.nodes.values()]
-    for number in NODES:
-        with as_alice(nodes, number) as alice:
-            alice.send(api, body, api.max_version)
-            assert alice.receive().error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    for one in alice.values():
+        one.send(api, body, api.max_version)
+        assert one.receive().error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert [node_of(one).image.epoch for one in nodes.nodes.values()] == [
         one.epoch for one in before
     ]
 
 
-def test_a_client_cannot_fetch_as_a_follower(nodes: SecuredNodes) -> None:
+def test_a_client_cannot_fetch_as_a_follower(
+    nodes: SecuredNodes, alice: dict[int, Connection]
+) -> None:
     """Its offsets would count as copied; and it would read what is not committed."""
     with kafkalog.Admin(nodes.servers, config=admin_config()) as admin:
         admin.create_topic("t", 1)
@@ -101,27 +108,29 @@ def test_a_client_cannot_fetch_as_a_follower(nodes: SecuredNodes) -> None:
         "replica_id": 1, "replica_state": {"replica_id": 1, "replica_epoch": -1}, "max_wait_ms": 0,
         "min_bytes": 0, "topics": [{"topic_id": topic.id, "topic": "t", "partitions": [partition]}],
     }  # fmt: skip
-    with as_alice(nodes, nodes.leader("t")) as alice:
-        for version in (12, 15):
-            alice.send(apis.FETCH, body, version)
-            answer = alice.receive()
-            codes = {answer.error_code} | {
-                row.error_code for one in answer.responses for row in one.partitions
-            }
-            assert codes - {0} <= {
-                ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-            }  # fmt: skip
-            assert codes - {0}
+    leader = alice[nodes.leader("t")]
+    for version in (12, 15):
+        leader.send(apis.FETCH, body, version)
+        answer = leader.receive()
+        codes = {answer.error_code} | {
+            row.error_code for one in answer.responses for row in one.partitions
+        }
+        assert codes - {0} <= {
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        }  # fmt: skip
+        assert codes - {0}
 
 
-def test_a_forwarded_request_has_the_rights_of_its_client(nodes: SecuredNodes) -> None:
+def test_a_forwarded_request_has_the_rights_of_its_client(
+    nodes: SecuredNodes, alice: dict[int, Connection]
+) -> None:
     """The node that got it checks it; the controller trusts the node."""
 
     def creates(number: int) -> int:
-        row = {"name": f"f{number}", "num_partitions": 1, "replication_factor": 3,
+        row = {"name": f"f{number}", "num_partitions": 1, "replication_factor": 2,
                "assignments": [], "configs": []}  # fmt: skip
-        with as_alice(nodes, number) as alice:
-            (found,) = alice.call(apis.CREATE_TOPICS, {"topics": [row], "timeout_ms": 9_000}).topics
+        body = {"topics": [row], "timeout_ms": 9_000}
+        (found,) = alice[number].call(apis.CREATE_TOPICS, body).topics
         return int(found.error_code)
 
     for number in NODES:
