@@ -172,12 +172,10 @@ _HARMLESS = re.compile(r"SLF4J: .*|Log starting offset: .*|.* is empty\.|")
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 
 
-def dump(files: list[Path]) -> dict[Path, Dumped]:
-    """The output of DumpLogSegments --deep-iteration for each file."""
-    said = ask(
-        *(DUMP, "--deep-iteration", "--print-data-log", "--files"),
-        ",".join(map(str, files)),
-    )
+def dump(files: Sequence[Path], records: bool = True) -> dict[Path, Dumped]:
+    """The output of DumpLogSegments for each file; `records`: with --deep-iteration."""
+    deep = ("--deep-iteration", "--print-data-log") if records else ()
+    said = ask(DUMP, *deep, "--files", ",".join(map(str, files)))
     found = {path: Dumped([], [], [], []) for path in files}
     into = Dumped([], [], [], [])
     for line in said.splitlines():

@@ -14,7 +14,7 @@ from tests.faults.workloads import bank, groups, queue
 from tests.faults.workloads.bank import Bank
 from tests.faults.workloads.groups import Groups
 from tests.faults.workloads.queue import Queue
-from tests.kafka.cluster.nodes import INTERNAL, Nodes, until
+from tests.kafka.cluster.members import INTERNAL, Members, until
 
 LIBRARIES = ("ours", "librdkafka")
 TOPICS = {**dict.fromkeys(INTERNAL, 2), **Queue.topics, **Bank.topics}
@@ -26,7 +26,7 @@ COORDINATED = (groups.GROUP, bank.GROUP), ("teller0", "teller1")
 class Clients:
     """Runs on the topics of an existing cluster."""
 
-    def __init__(self, nodes: Nodes, pace: float = 1) -> None:
+    def __init__(self, nodes: Members, pace: float = 1) -> None:
         """`pace`: pauses are longer by this factor."""
         self.queue = Queue(nodes.bootstrap, 0.02 * pace, LIBRARIES)
         self.groups = Groups(nodes.bootstrap, queue.TOPIC, Queue.topics[queue.TOPIC])

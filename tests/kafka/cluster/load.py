@@ -8,7 +8,8 @@ import time
 from kafkalog.cli import main
 from tests.faults.history import Outcome, Send
 from tests.faults.workloads.queue import ENOUGH, Queue
-from tests.kafka.cluster.nodes import PATIENCE_S, Nodes, until
+from tests.kafka.cluster.members import PATIENCE_S, until
+from tests.kafka.cluster.nodes import Nodes
 from tests.support.waiting import wait_for
 
 LIBRARY = "librdkafka"

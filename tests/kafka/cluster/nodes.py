@@ -1,4 +1,4 @@
-"""A cluster of nodes of both kinds, each a process: its state, and what can be done to it.
+"""A cluster of nodes of both kinds on ZooKeeper, each a process.
 
 A node keeps its number, directory and address whatever its kind, so it can change hands.
 """
@@ -7,58 +7,31 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import kafkalog
-from kafkalog.client.link.metadata import TopicInfo
-from kafkalog.wire import apis
+from kafkalog.cli import main
 from kafkalog.zookeeper import tree
 from kafkalog.zookeeper.session import Session
 from tests.kafka.cluster.between import Between
+from tests.kafka.cluster.members import KAFKA, PATIENCE_S, SETTINGS, Members
 from tests.support import apache
-from tests.support.copies import batches_in
-from tests.support.raw import Raw
 from tests.support.stopped import standing_still
-from tests.support.waiting import wait_for
 from tests.support.zookeeper import Broker, ZooKeeper, ends
 
-KAFKA, OURS = "kafka", "kafkalog"
-PATIENCE_S = 200.0
-"""For events that take seconds on an idle machine."""
-SETTINGS = {
-    "auto.create.topics.enable": "false",
-    "auto.leader.rebalance.enable": "false",
-    "controlled.shutdown.retry.backoff.ms": "200",
-    "default.replication.factor": "3",
-    "group.initial.rebalance.delay.ms": "100",
-    "log.segment.delete.delay.ms": "1000",
-    "min.insync.replicas": "2",
-    "offsets.topic.num.partitions": "2",
-    "offsets.topic.replication.factor": "3",
-    "replica.fetch.backoff.ms": "100",
-    "replica.fetch.wait.max.ms": "300",
-    "replica.lag.time.max.ms": "4000",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-    "transaction.state.log.num.partitions": "2",
-    "transaction.state.log.replication.factor": "3",
+ON_ZOOKEEPER = {
+    **SETTINGS,
     # Kafka's gives up if its session ends while it starts.
     "zookeeper.session.timeout.ms": "20000",
     "zookeeper.connection.timeout.ms": "60000",
 }
 """Settings of each node, of either kind."""
 THEIRS = "controlled.shutdown.enable=true\nlog.initial.task.delay.ms=500\n" + "".join(
-    f"{name}={value}\n" for name, value in SETTINGS.items()
+    f"{name}={value}\n" for name, value in ON_ZOOKEEPER.items()
 )
 """Kafka would otherwise begin to delete files only half a minute after its start."""
-INTERNAL = ("__consumer_offsets", "__transaction_state")
-
-
-def until(condition: Callable[[], Any], what: str) -> Any:
-    """As `wait_for`, for events that take seconds.  A check queries every node, on new connections,
-    or all znodes: constant checks would take the processor from the nodes."""
-    return wait_for(condition, what, PATIENCE_S, pause_s=0.2)
 
 
 class Serving(apache.Program):
@@ -76,7 +49,11 @@ class Serving(apache.Program):
         self._command = [
             *(sys.executable, "-m", "kafkalog", "serve", "--dir", str(data)),
             *("--listen", self._address, "--zookeeper", zookeeper, "--node-id", str(number)),
-            *(word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")),
+            *(
+                word
+                for name, value in ON_ZOOKEEPER.items()
+                for word in ("--set", f"{name}={value}")
+            ),
         ]
         if properties is not None:
             self._command = [sys.executable, "-m", "kafkalog", "serve", "--config", str(properties)]
@@ -152,7 +129,7 @@ class Node:
         return self._program.output() if self._program else ""
 
 
-class Nodes:
+class Nodes(Members):
     """A context manager that runs a ZooKeeper; nodes begin on command."""
 
     def __init__(self, home: Path, numbers: Iterable[int], between: bool = False) -> None:
@@ -185,17 +162,7 @@ class Nodes:
         for node in self.living:
             node.kill()
 
-    @property
-    def living(self) -> list[Node]:
-        return [node for node in self.nodes.values() if node.lives]
-
     # ---- queries -----------------------------------------------------------------------------
-
-    def metadata(self, node: Node) -> Any:
-        """Metadata as a node answers clients; None if it does not answer."""
-        with contextlib.suppress(OSError), Raw(node.address) as raw:
-            return raw.call(apis.METADATA, 12, topics=None)
-        return None
 
     def registered(self) -> set[int]:
         return {int(name) for name in self.session.children(tree.BROKERS) or ()}
@@ -205,69 +172,17 @@ class Nodes:
         found = self.session.read(tree.CONTROLLER)
         return -1 if found is None else tree.read_controller(found.data).broker
 
-    def all_known(self) -> None:
-        """Wait until every live node knows all live nodes and no others, and a live controller."""
-
-        def known() -> bool:
-            there = {node.number for node in self.living}
-            if self.registered() != there or (controller := self.controller()) not in there:
-                return False
-            for node in self.living:
-                found = self.metadata(node)
-                if found is None or found.controller_id != controller:
-                    return False
-                if {broker.node_id for broker in found.brokers} != there:
-                    return False
-            return True
-
-        until(known, "all know all")
-
     def state(self, topic: str, partition: int = 0) -> tree.PartitionState:
         found = self.session.read(tree.partition_path(topic, partition))
         assert found is not None
         return tree.read_partition(topic, partition, found.data)
 
-    def topics(self) -> list[TopicInfo]:
-        """All topics, including internal ones, as a node that answers reports them."""
-        while True:
-            with contextlib.suppress(kafkalog.KafkalogError):
-                names = self.admin.list_topics(internal=True)
-                return [*self.admin.describe_topics(names).check().values()]
-
-    def in_sync(self) -> None:
-        """Wait until all replicas are in sync, none is being moved, and live nodes name the same
-        leaders."""
-
-        def wrong() -> str:
-            with contextlib.suppress(kafkalog.KafkalogError):
-                if moving := self.admin.list_partition_reassignments():
-                    return f"moving: {[*moving]}"
-            said: dict[tuple[str, int], set[tuple[int, int]]] = {}
-            for node in self.living:
-                if (found := self.metadata(node)) is None:
-                    return f"node {node.number} does not answer"
-                for topic in found.topics:
-                    for row in topic.partitions:
-                        where = said.setdefault((topic.name, row.partition_index), set())
-                        where.add((row.leader_id, row.leader_epoch))
-                        if len(where) > 1 or {*row.isr_nodes} != {*row.replica_nodes}:
-                            return f"node {node.number}: {topic.name} {row}"
-            return ""
-
-        last = [""]
-        try:
-            until(lambda: last.append(wrong()) or not last[-1], "in sync")
-        except AssertionError as late:
-            raise AssertionError(f"{late}: {last[-1]}") from None
+    def fits(self, number: int) -> None:
+        properties = self.nodes[number].properties
+        if properties is not None:
+            assert main(["cluster", "precheck", "--config", str(properties)]) == 0
 
     # ---- actions -----------------------------------------------------------------------------
-
-    def begin(self, number: int, kind: str = "") -> None:
-        """Start a node as this kind, or as what it was, once its last registration is gone."""
-        node = self.nodes[number]
-        until(lambda: number not in self.registered(), f"{number} is forgotten")
-        node.begin(kind or node.kind)
-        until(lambda: number in self.registered(), f"{number} is registered")
 
     def missed(self, number: int) -> None:
         """End the sessions of a dead node now, instead of after their timeout."""
@@ -275,65 +190,3 @@ class Nodes:
         ends(self.hosts, tree.broker_path(number), PATIENCE_S)
         if reigned:
             ends(self.hosts, tree.CONTROLLER, PATIENCE_S)
-
-    def create(self, topic: str, *replicas: Sequence[int], **settings: str) -> None:
-        """Create a topic, also if the first node asked does not know the controller yet."""
-        config = {name.replace("_", "."): value for name, value in settings.items()}
-
-        def made() -> bool:
-            with contextlib.suppress(kafkalog.errors.TopicExists):
-                self.admin.create_topics([(topic, -1, -1, config, replicas)]).check()
-            return True
-
-        self.try_until(made, f"{topic} is made")
-        self.first_lead([topic])
-
-    def first_lead(self, topics: Iterable[str] = ()) -> None:
-        """Let the first replica of each partition, of these or all topics, lead: it is elected as
-        soon as it is in sync."""
-        wanted = {*topics}
-
-        def lead() -> bool:
-            found = [one for one in self.topics() if not wanted or one.name in wanted]
-            others = [
-                (one.name, row.partition)
-                for one in found for row in one.partitions.values() if row.leader != row.replicas[0]
-            ]  # fmt: skip
-            if others:
-                self.admin.elect_leaders(others)
-            return not others and {one.name for one in found} >= wanted
-
-        self.try_until(lead, f"the first replicas lead: {wanted or 'all'}")
-
-    def try_until(self, done: Callable[[], Any], what: str) -> Any:
-        """Repeat a call, as a client does, while leaders and controllers change."""
-
-        def tried() -> Any:
-            with contextlib.suppress(kafkalog.KafkalogError):
-                return done()
-            return None
-
-        return until(tried, what)
-
-    # ---- results -----------------------------------------------------------------------------
-
-    def copies(self, topic: str, partition: int = 0) -> dict[int, list[bytes]]:
-        """The batches of each node that has the partition."""
-        name = f"{topic}-{partition}"
-        folders = {n: node.data / name for n, node in self.nodes.items()}
-        return {n: batches_in(folder) for n, folder in folders.items() if folder.exists()}
-
-    def differences(self, topics: Iterable[TopicInfo]) -> list[str]:
-        """Partitions whose bytes differ on two nodes, or that a node has without being a replica;
-        call it after all nodes have stopped in order."""
-        found = []
-        for topic in topics:
-            for row in topic.partitions.values():
-                copies = self.copies(topic.name, row.partition)
-                lengths = {n: len(one) for n, one in copies.items()}
-                where = f"{topic.name}-{row.partition} of {row.replicas}: {lengths}"
-                if {*copies} != {*row.replicas}:
-                    found.append(f"{where}: wrong replicas")
-                elif any(one != copies[row.replicas[0]] for one in copies.values()):
-                    found.append(f"{where}: other bytes")
-        return found

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.kafka.cluster.clients import TOPICS
-from tests.kafka.cluster.nodes import INTERNAL, OURS, Nodes
+from tests.kafka.cluster.members import INTERNAL, OURS
+from tests.kafka.cluster.nodes import Nodes
 from tests.kafka.cluster.tour import Tour
 from tests.support import apache
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka.cluster.nodes import KAFKA, OURS, Nodes
+from tests.kafka.cluster.members import KAFKA, OURS
+from tests.kafka.cluster.nodes import Nodes
 from tests.kafka.cluster.tour import Done, Tour
 from tests.support import apache
 from tests.support.effort import EXPLORING, SECONDS, rounds

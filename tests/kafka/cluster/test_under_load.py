@@ -17,7 +17,8 @@ import pytest
 
 from kafkalog.zookeeper import tree
 from tests.kafka.cluster.load import Load
-from tests.kafka.cluster.nodes import OURS, PATIENCE_S, Nodes, until
+from tests.kafka.cluster.members import OURS, PATIENCE_S, until
+from tests.kafka.cluster.nodes import Nodes
 from tests.support import apache
 from tests.support.zookeeper import ends
 

@@ -18,10 +18,17 @@ import kafkalog
 from kafkalog.cli import main
 from kafkalog.coordinator.partitions import partition_for
 from kafkalog.types import TopicPartition
-from kafkalog.zookeeper.tree import PartitionState
 from tests.faults.workloads import queue
 from tests.kafka.cluster.clients import COORDINATED, TOPICS, Clients
-from tests.kafka.cluster.nodes import INTERNAL, KAFKA, OURS, PATIENCE_S, Nodes, until
+from tests.kafka.cluster.members import (
+    INTERNAL,
+    KAFKA,
+    OURS,
+    PATIENCE_S,
+    Members,
+    State,
+    until,
+)
 from tests.support import apache
 from tests.support.waiting import wait_for
 
@@ -42,7 +49,7 @@ class Done(NamedTuple):
 class Tour:
     """Deeds on a cluster of three nodes, some of either kind."""
 
-    def __init__(self, nodes: Nodes, numbers: Sequence[int], rng: random.Random, pace: float = 1):
+    def __init__(self, nodes: Members, numbers: Sequence[int], rng: random.Random, pace: float = 1):
         """Create topics, of which each node leads some, and start clients; `numbers`: the nodes."""
         self.nodes, self.rng = nodes, rng
         self.log: list[str] = []
@@ -90,12 +97,12 @@ class Tour:
         wait for it.
         """
         self.nodes.all_known()
-        found: list[PartitionState] = []
+        found: list[State] = []
 
         def led() -> bool:
             found[:] = [self.nodes.state(topic, n) for topic, c in TOPICS.items() for n in range(c)]
             return all(
-                one.leader == -1 if one.isr == (number,)
+                one.leader == -1 if not {*one.isr} - {number}
                 else one.leader not in (number, -1) and number not in one.isr
                 for one in found
             )  # fmt: skip
@@ -305,8 +312,7 @@ class Tour:
             assert not behind.strip(), behind
             verified(bootstrap, sum(len(one.partitions) for one in topics))
         until(lambda: not self.nodes.differences(topics), "copies are equal")
-        for node in self.nodes.living:
-            node.stop()
+        self.nodes.end()
         assert not (differs := self.nodes.differences(topics)), differs
         self.note(f"judged: {self.clients.figures()}")
 

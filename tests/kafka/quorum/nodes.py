@@ -103,33 +103,26 @@ def _directory_id(number: int) -> str:
     return urlsafe_b64encode(bytes([number]) * 16).decode().rstrip("=")
 
 
-class Node:
-    """One node: its number, directory and address, and its process while it lives."""
+class Process:
+    """A node's process while it lives, on its directory and with its server.properties."""
 
     def __init__(
-        self, home: Path, number: int, voters: Mapping[int, int], cluster: str, more: str,
-        dynamic: bool, dress: Dress = OPEN,
+        self, home: Path, number: int, cluster: str, port: int, settings: str,
+        formatted: Iterable[str], controls: bool = False, dress: Dress = OPEN,
     ) -> None:  # fmt: skip
-        """`voters`: the controllers' ports by number; `dynamic`: they are in the metadata log
-        (KIP-853), not in the settings."""
+        """`port`: where `connection` goes; `settings`: its file, with `{data}` for its directory;
+        `formatted`: more arguments for the tool that formats; `controls`: it is only a controller.
+        """
         self._dress = dress
         self.number, self.kind, self.lives = number, "", False
         self.data = home / f"data{number}"
-        self._controls = number in voters
-        self.port = voters.get(number) or apache.free_port()
+        self._controls = controls
+        self.port = port
         self.address = f"127.0.0.1:{self.port}"
         self._home, self._cluster = home, cluster
-        self._formatted = ["--standalone"] if dynamic and self._controls else []
-        self._formatted += dress.formatted if self._controls else ()
-        places = {n: f"127.0.0.1:{port}" for n, port in voters.items()}
-        named = (
-            "bootstrap.servers=" + ",".join(places.values()) if dynamic
-            else "voters=" + ",".join(f"{n}@{place}" for n, place in places.items())
-        )  # fmt: skip
+        self._formatted = [*formatted]
         self._properties = home / f"server{number}.properties"
-        self._properties.write_text((COMMON + (CONTROLLERS if self._controls else BROKERS)).format(
-            voters=f"controller.quorum.{named}", node=number, port=self.port, data=self.data,
-        ) + dress.settings(self._controls, self.port) + more)  # fmt: skip
+        self._properties.write_text(settings.replace("{data}", str(self.data)))
         self._program: apache.Program | None = None
 
     @property
@@ -217,6 +210,31 @@ class Node:
 
     def output(self) -> str:
         return self._program.output() if self._program is not None else ""
+
+
+class Node(Process):
+    """One node: a controller or a broker."""
+
+    def __init__(
+        self, home: Path, number: int, voters: Mapping[int, int], cluster: str, more: str,
+        dynamic: bool, dress: Dress = OPEN,
+    ) -> None:  # fmt: skip
+        """`voters`: the controllers' ports by number; `dynamic`: they are in the metadata log
+        (KIP-853), not in the settings."""
+        controls = number in voters
+        port = voters.get(number) or apache.free_port()
+        formatted = ["--standalone"] if dynamic and controls else []
+        formatted += dress.formatted if controls else ()
+        places = {n: f"127.0.0.1:{port}" for n, port in voters.items()}
+        named = (
+            "bootstrap.servers=" + ",".join(places.values()) if dynamic
+            else "voters=" + ",".join(f"{n}@{place}" for n, place in places.items())
+        )  # fmt: skip
+        text = (COMMON + (CONTROLLERS if controls else BROKERS)).format(
+            voters=f"controller.quorum.{named}", node=number, port=port, data="{data}"
+        )
+        text += dress.settings(controls, port) + more
+        super().__init__(home, number, cluster, port, text, formatted, controls, dress)
 
 
 class Quorum:
