@@ -1,8 +1,11 @@
 """SIGTERM and Ctrl-C while a command runs."""
 
-import _thread
+import contextlib
+import os
 import signal
-from collections.abc import Callable, Iterator
+import socket
+import threading
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -19,23 +22,48 @@ def on_signals(
     """Within the block both, and the signal `again`, call `call` with their number; then they do
     again what they did before, since a program may call a command as a function.  Main thread.
 
-    `call` runs in a thread of its own, as the main thread may hold a lock that it needs, even that
-    of an Event for which it waits.  `interrupt` runs in the main thread, and takes no lock.
+    `call` runs in another thread, as the main thread may hold a lock that it needs, even that of an
+    Event for which it waits.  `interrupt` runs in the main thread, and takes no lock.
+
+    The system gives a signal to any thread of the process, for example to one that just starts
+    another one.  Python's handler runs in the main thread all the same, but nothing wakes that.  So
+    `call` is not left to the handler: Python writes the number to a socket in whichever thread.
     """
 
-    def handle(number: int, _frame: FrameType | None) -> None:
-        _thread.start_new_thread(call, (number,))
+    def handle(_number: int, _frame: FrameType | None) -> None:
         if interrupt is not None:
             interrupt()
 
     numbers = NUMBERS if again is None else (*NUMBERS, again)
-    before = {number: signal.signal(number, handle) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            # None: it was not set from Python.
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+    near, far = socket.socketpair()
+    with far:
+        far.setblocking(False)
+        others = signal.set_wakeup_fd(far.fileno(), warn_on_full_buffer=False)
+        threading.Thread(
+            target=_pass_on, args=(near, numbers, call, others), name="signals", daemon=True
+        ).start()
+        before = {number: signal.signal(number, handle) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                # None: it was not set from Python.
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+            signal.set_wakeup_fd(others)
+
+
+def _pass_on(
+    given: socket.socket, numbers: Collection[int], call: Callable[[int], object], others: int
+) -> None:
+    """Call with each number that comes, until the other end is closed; `others`: the descriptor
+    that would have got it, -1: none."""
+    with given:
+        while data := given.recv(1):
+            if data[0] in numbers:
+                call(data[0])
+            if others >= 0:
+                with contextlib.suppress(OSError):
+                    os.write(others, data)
 
 
 def default_again() -> None:

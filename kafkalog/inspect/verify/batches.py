@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkalog._native import check, ffi, lib
 from kafkalog.batch.encode import HEADER_BYTES
 from kafkalog.batch.walk import BatchWalk, Stop
+from kafkalog.disk.layout import METADATA_TOPIC
 from kafkalog.errors import KafkalogError
 from kafkalog.inspect.rawfiles import SegmentFiles, find_batch, find_header_bit, is_zero
 from kafkalog.inspect.sidecar import SIDECAR
@@ -212,7 +213,10 @@ class BatchCheck:
     def _headers(self, files: SegmentFiles, table: Table, control: Table) -> None:
         codec = table["attributes"] & lib.KL_CODEC_MASK
         wrong = (codec > 4) | ((table["attributes"] & ~KNOWN_ATTRIBUTES & 0xFF) != 0)
-        wrong |= control & ((codec != 0) | (table["record_count"] > 1))
+        wrong |= control & (codec != 0)
+        if not files.folder.name.startswith(f"{METADATA_TOPIC}-"):
+            # A new leader of a quorum writes its election and the voters in one batch.
+            wrong |= control & (table["record_count"] > 1)
         wrong |= table["record_count"] < 0
         wrong |= table["record_count"] > table["last_offset_delta"].astype("i8") + 1
         wrong |= table["last_offset"] < table["base_offset"]

@@ -46,7 +46,7 @@ def until(condition: Callable[[], Any], what: str) -> Any:
 
 
 class State(Protocol):
-    """Who leads a partition and is in sync."""
+    """A partition: its leader and its ISR."""
 
     @property
     def leader(self) -> int: ...

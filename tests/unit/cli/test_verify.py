@@ -12,6 +12,14 @@ import pytest
 
 from kafkalog.directory.manager import Manager
 from kafkalog.inspect.verify.files import verify
+from kafkalog.kraft.batches import (
+    KRAFT_VERSION,
+    LEADER_CHANGE,
+    VOTERS,
+    control_batch,
+    kraft_version_value,
+    leader_change_value,
+)
 from kafkalog.log.log import Log
 from kafkalog.report import KINDS, Report
 from tests.support.kafka_data import data_directories, old_formats, unclean_directories
@@ -294,6 +302,19 @@ def test_our_own_files_are_clean(tmp_path: Path) -> None:
     report = verify(tmp_path / "own-0", deep=True)
     assert report.clean
     assert report.counters["records"] == sum(i * 20 for i in range(50))
+
+
+@pytest.mark.parametrize(("topic", "clean"), [("__cluster_metadata", True), ("orders", False)])
+def test_control_records_of_a_quorum_share_a_batch(tmp_path: Path, topic: str, clean: bool) -> None:
+    """The first leader of voters that can change writes three; a transaction has one marker."""
+    records = [
+        (LEADER_CHANGE, leader_change_value(1)), (KRAFT_VERSION, kraft_version_value(1)),
+        (VOTERS, b"\0\0\1\0"),
+    ]  # fmt: skip
+    folder = tmp_path / f"{topic}-0"
+    folder.mkdir()
+    (folder / f"{0:020}.log").write_bytes(control_batch(records, 0, 1, 1_000))
+    assert damage(verify(folder)) == (set() if clean else {"batch-header"})
 
 
 def test_exit_status_and_json(kafkalog: Command, segments: Path) -> None:
