@@ -302,6 +302,8 @@ class Tour:
         found = self.clients.end()
         assert not found, "\n".join(found[:20])
         self.nodes.try_until(self._all_ended, "no transaction is open")
+        # A lost member's removal is a record, which nodes that had already ended would lack.
+        self.nodes.try_until(self._all_left, "no group has a member")
         topics, bootstrap = self.nodes.topics(), self.nodes.bootstrap
         assert main(["cluster", "check", "--bootstrap-server", bootstrap]) == 0
         if by_kafka:
@@ -322,6 +324,9 @@ class Tour:
         return bool(found) and not any(
             one.state in ("Ongoing", "PrepareCommit", "PrepareAbort") for one in found
         )
+
+    def _all_left(self) -> bool:
+        return {one.state for one in self.nodes.admin.list_groups()} <= {"Empty", "Dead"}
 
     def keep(self, folder: Path) -> None:
         """Write the deeds and the histories to files for people."""

@@ -135,7 +135,7 @@ class Process:
         self.kind = kind or self.kind
         output = self._home / f"{self.kind}{self.number}.out"
         if self.kind == OURS:
-            if self._controls:
+            if self._controls or self._formatted:
                 self._format(_our_tool)
             ours = Serving(output)
             ours.begin(self._properties, self._begun)
