@@ -1,0 +1,1 @@
+"""The share coordinator: keeps the state of share partitions in `__share_group_state`."""
