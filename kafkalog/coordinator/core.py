@@ -377,8 +377,8 @@ class CoordinatorState(Generic[S]):
             self.unsettled_bytes += size
         return found
 
-    def settled(self, number: int, error: ErrorCode, step: Step) -> None:
-        """The outcome of an append."""
+    def settled(self, number: int, error: ErrorCode, step: Step, base_offset: int = -1) -> None:
+        """The outcome of an append; `base_offset`: of its first record, if that is known."""
         append = self._waiting.pop(number, None)
         late = append is None
         append = append or self._late.pop(number, None)
@@ -388,8 +388,14 @@ class CoordinatorState(Generic[S]):
         if error is ErrorCode.REQUEST_TIMED_OUT and not late:
             # The journal gave up before we did: no outcome will follow.
             error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        if error is ErrorCode.NONE:
+            self._placed(append, base_offset)
         outcomes = [write.late if late else write.settle for write in append.writes]
         all_of(partial(tell, step, error) for tell in outcomes if tell is not None)
+
+    def _placed(self, append: Append, base_offset: int) -> None:
+        """The records of an append are committed, the first one at this offset (-1: it is not
+        known), and the others right behind it."""
 
     def _time_out(self, step: Step) -> None:
         """Answer the waiters of appends that take too long with an error."""

@@ -11,7 +11,6 @@ from kafkalog.batch.decode import body_of, decoded_records
 from kafkalog.batch.walk import whole_batches
 from kafkalog.coordinator.step import JournalRecord, Producer
 from kafkalog.errors import CorruptMessage
-from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from kafkalog.log.log import Log
@@ -50,10 +49,11 @@ class Journal(Protocol):
         partition: int,
         epoch: int,
         records: Sequence[JournalRecord],
-        done: Callable[[ErrorCode], None],
+        done: Callable[..., None],
         producer: Producer | None = None,
     ) -> None:
-        """Append records as one batch (acks=all) and call `done` once with the outcome.
+        """Append records as one batch (acks=all) and call `done` once with the outcome: its error
+        code, and if it is known the offset of the first record.
 
         `epoch`: if the partition is led in another leader epoch, the outcome is
         NOT_LEADER_OR_FOLLOWER and nothing is appended.  `producer`: the batch belongs to its

@@ -367,8 +367,8 @@ class Coordinator(Generic[C]):
             code = ErrorCode.UNKNOWN_SERVER_ERROR
             self._guarded(partial(self._settled, append.number, code), step)
 
-    def _done(self, number: int, error: ErrorCode) -> None:
-        event = partial(self._settled, number, error)
+    def _done(self, number: int, error: ErrorCode, base_offset: int = -1) -> None:
+        event = partial(self._settled, number, error, base_offset=base_offset)
         with self._wake:
             # After outcomes that wait for their turn: those of a partition keep their order.
             if self._runner == threading.get_ident() and not self._events:
@@ -376,9 +376,9 @@ class Coordinator(Generic[C]):
             else:
                 self._post(event)
 
-    def _settled(self, number: int, error: ErrorCode, step: Step) -> None:
+    def _settled(self, number: int, error: ErrorCode, step: Step, base_offset: int = -1) -> None:
         self._appending -= 1
-        self.core.settled(number, error, step)
+        self.core.settled(number, error, step, base_offset)
 
     @staticmethod
     def _give(step: Step) -> None:

@@ -1,9 +1,9 @@
 """Kafka's internal records: of the metadata log, of groups and transactions, control records.
 
 `METADATA` is for `__cluster_metadata`, `OFFSETS` for `__consumer_offsets`, `TRANSACTIONS` for
-`__transaction_state`, `CONTROL` for control batches, which consumers do not see, and
-`CONSUMER_PROTOCOL` for what members of a classic group send each other.  All raise InvalidRequest
-for invalid bytes, UnsupportedVersion for an unknown version, TypeError and
+`__transaction_state`, `SHARE_STATE` for `__share_group_state`, `CONTROL` for control batches, which
+consumers do not see, and `CONSUMER_PROTOCOL` for what members of a classic group send each other.
+All raise InvalidRequest for invalid bytes, UnsupportedVersion for an unknown version, TypeError and
 ArgumentError for fields that cannot be encoded.
 """
 
@@ -23,6 +23,7 @@ from kafkalog.wire.tables.other_records import (
     CONTROL_RECORDS,
     TRANSACTION_RECORDS,
 )
+from kafkalog.wire.tables.share_records import SHARE_STATE_RECORDS
 from kafkalog.wire.values import Struct
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "CONTROL",
     "METADATA",
     "OFFSETS",
+    "SHARE_STATE",
     "TRANSACTIONS",
     "ConsumerProtocol",
     "ControlRecords",
@@ -255,6 +257,8 @@ OFFSETS = KeyedRecords("__consumer_offsets", OFFSETS_RECORDS)
 """Keys and values of `__consumer_offsets`."""
 TRANSACTIONS = KeyedRecords("__transaction_state", TRANSACTION_RECORDS)
 """Keys and values of `__transaction_state`."""
+SHARE_STATE = KeyedRecords("__share_group_state", SHARE_STATE_RECORDS)
+"""Keys and values of `__share_group_state`."""
 CONTROL = ControlRecords(CONTROL_RECORDS)
 """Markers of transactions, and Raft's control records in its log."""
 CONSUMER_PROTOCOL = ConsumerProtocol()

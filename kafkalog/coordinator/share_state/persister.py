@@ -44,7 +44,7 @@ UNINITIALIZED_OFFSET = -1
 UNINITIALIZED_COUNT = -1
 """A delivery complete count that is not known; in a write: it stays as it is."""
 NO_EPOCH = -1
-"""A leader epoch or state epoch that is not known: it fences nothing, and is not fenced."""
+"""An epoch that is not known."""
 
 
 class StateBatch(NamedTuple):
@@ -74,7 +74,7 @@ class ReadState(NamedTuple):
     topic_id: UUID
     partition: int
     leader_epoch: int
-    """Of the partition's leader, which reads."""
+    """The epoch of the partition's leader, which reads."""
 
 
 class WriteState(NamedTuple):
@@ -85,14 +85,14 @@ class WriteState(NamedTuple):
     state_epoch: int
     """As it was read."""
     leader_epoch: int
-    """Of the partition's leader, which writes."""
+    """The epoch of the partition's leader, which writes."""
     start_offset: int
     """The state of offsets below it is dropped; UNINITIALIZED_OFFSET: it stays."""
     delivery_complete_count: int
     """Offsets from start_offset on that are ACKNOWLEDGED or ARCHIVED; UNINITIALIZED_COUNT: it
     stays."""
     state_batches: Sequence[StateBatch]
-    """What changed: each replaces the earlier state of its offsets."""
+    """The changes: of several states of an offset the one with the higher delivery count holds."""
 
 
 class DeleteState(NamedTuple):
@@ -103,12 +103,12 @@ class DeleteState(NamedTuple):
 
 
 class ReadSummary(NamedTuple):
-    """Read where a share partition begins; nothing is fenced by it."""
+    """Read where a share partition begins; it fences nothing and is not fenced."""
 
     topic_id: UUID
     partition: int
     leader_epoch: int
-    """NO_EPOCH if the reader does not know it."""
+    """Sent, but not looked at; NO_EPOCH if the reader does not know it."""
 
 
 class StateChanged(NamedTuple):
@@ -131,7 +131,7 @@ class StateRead(NamedTuple):
     message: str | None = None
     state_epoch: int = 0
     start_offset: int = UNINITIALIZED_OFFSET
-    """UNINITIALIZED_OFFSET: no state is kept, or the leader has to choose."""
+    """UNINITIALIZED_OFFSET: the leader has to choose one."""
     state_batches: Sequence[StateBatch] = ()
     """Ordered by offset; they do not overlap, and none is below start_offset."""
 
@@ -163,8 +163,9 @@ class Persister(Protocol):
     """
 
     def initialize(self, group_id: str, states: Sequence[InitializeState], done: Changed) -> None:
-        """Begin to keep states.  Errors: FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION,
-        INVALID_REQUEST, COORDINATOR_NOT_AVAILABLE and others of a coordinator."""
+        """Begin to keep states, or begin again in the same or a later state epoch.  Errors:
+        FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST, COORDINATOR_NOT_AVAILABLE
+        and others of a coordinator."""
 
     def read(
         self,
@@ -172,10 +173,11 @@ class Persister(Protocol):
         states: Sequence[ReadState],
         done: Callable[[Sequence[StateRead]], None],
     ) -> None:
-        """Read states.  Errors: as initialize, and FENCED_LEADER_EPOCH."""
+        """Read states.  Errors: as initialize, and FENCED_LEADER_EPOCH; INVALID_REQUEST if a state
+        is not kept: it was not initialized."""
 
     def write(self, group_id: str, states: Sequence[WriteState], done: Changed) -> None:
-        """Change states.  Errors: as initialize, and FENCED_LEADER_EPOCH."""
+        """Change states.  Errors: as read."""
 
     def delete(self, group_id: str, states: Sequence[DeleteState], done: Changed) -> None:
         """Forget states; one that is not kept is no error.  Errors: as initialize."""
@@ -186,4 +188,5 @@ class Persister(Protocol):
         states: Sequence[ReadSummary],
         done: Callable[[Sequence[SummaryRead]], None],
     ) -> None:
-        """Read summaries.  Errors: as initialize, and FENCED_LEADER_EPOCH."""
+        """Read summaries; one that is not kept has start offset UNINITIALIZED_OFFSET and state
+        epoch 0.  Errors: as initialize, but none of fencing."""

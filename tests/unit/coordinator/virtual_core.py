@@ -170,8 +170,9 @@ class Bench(Generic[C]):
             self.held.append(append)
             return
         error = self.errors.pop(0) if self.errors else ErrorCode.NONE
+        base_offset = self.journal.ends[append.partition]
         self._write(append, error)
-        self.core.settled(append.number, error, step)
+        self.core.settled(append.number, error, step, base_offset)
 
     def _write(self, append: Append, error: ErrorCode) -> None:
         if error is ErrorCode.NONE:
@@ -181,8 +182,11 @@ class Bench(Generic[C]):
         """Complete the held appends, all with this outcome, and later ones immediately."""
         held, self.held = self.held or [], None
         for append in held:
+            base_offset = self.journal.ends[append.partition]
             self._write(append, error)
-            self.step(lambda step, a=append: self.core.settled(a.number, error, step))
+            self.step(
+                lambda step, a=append, b=base_offset: self.core.settled(a.number, error, step, b)
+            )
 
     def wait(self, ms: int) -> None:
         """Let time pass, timer by timer."""
