@@ -24,7 +24,7 @@ PYTHON = [
     ["controller"],
     ["raft"],
     ["kraft", "inspect", "coordinator", "client"],
-    ["replication", "mirror"],
+    ["replication", "mirror", "shares"],
     ["zookeeper", "quorum"],
     ["cluster"],
     ["server"],

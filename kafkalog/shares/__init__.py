@@ -1,0 +1,1 @@
+"""Share partitions (KIP-932): what a partition's leader knows of the records of share groups."""

@@ -1,0 +1,118 @@
+"""Offsets with values, kept as ranges: neighbours with equal values are one range."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+from typing import Generic, NamedTuple, TypeVar
+
+__all__ = ["Range", "Ranges"]
+
+V = TypeVar("V")
+
+
+class Range(NamedTuple, Generic[V]):
+    """Offsets from `first` to `last`, both included, that have the same value."""
+
+    first: int
+    last: int
+    value: V
+
+    @property
+    def size(self) -> int:
+        """How many offsets it has."""
+        return self.last - self.first + 1
+
+
+class Ranges(Generic[V]):
+    """Disjoint ranges in the order of their offsets; offsets without a value are in none.
+
+    A change costs the ranges that it touches, and a move of those behind them in memory.
+    """
+
+    __slots__ = ("_firsts", "_ranges")
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._ranges: list[Range[V]] = []
+
+    def __len__(self) -> int:
+        return len(self._ranges)
+
+    def __iter__(self) -> Iterator[Range[V]]:
+        return iter(self._ranges)
+
+    def __getitem__(self, index: int) -> Range[V]:
+        return self._ranges[index]
+
+    def before(self, offset: int) -> Range[V] | None:
+        """The last range that begins at `offset` or below."""
+        at = bisect_right(self._firsts, offset)
+        return self._ranges[at - 1] if at else None
+
+    def between(self, first: int, last: int) -> list[Range[V]]:
+        """The ranges that have offsets from `first` to `last`, whole."""
+        low, high = self._touched(first, last)
+        return self._ranges[low:high]
+
+    def _touched(self, first: int, last: int) -> tuple[int, int]:
+        low = bisect_right(self._firsts, first)
+        if low and self._ranges[low - 1].last >= first:
+            low -= 1
+        return low, max(low, bisect_right(self._firsts, last))
+
+    def change(self, first: int, last: int, change: Callable[[V], V]) -> None:
+        """Give the offsets from `first` to `last` that have a value another one."""
+        low, high = self._touched(first, last)
+        found: list[Range[V]] = []
+        for one in self._ranges[low:high]:
+            if one.first < first:
+                found.append(Range(one.first, first - 1, one.value))
+            begin, end = max(one.first, first), min(one.last, last)
+            found.append(Range(begin, end, change(one.value)))
+            if one.last > last:
+                found.append(Range(last + 1, one.last, one.value))
+        self._splice(low, high, found)
+
+    def put(self, first: int, last: int, value: V) -> None:
+        """Give all offsets from `first` to `last` this value."""
+        low, high = self._touched(first, last)
+        found: list[Range[V]] = []
+        if low < high and self._ranges[low].first < first:
+            found.append(Range(self._ranges[low].first, first - 1, self._ranges[low].value))
+        found.append(Range(first, last, value))
+        if low < high and self._ranges[high - 1].last > last:
+            found.append(Range(last + 1, self._ranges[high - 1].last, self._ranges[high - 1].value))
+        self._splice(low, high, found)
+
+    def rewrite(self, change: Callable[[V], V]) -> None:
+        """Change the values of all."""
+        if self._ranges:
+            self.change(self._ranges[0].first, self._ranges[-1].last, change)
+
+    def cut(self, offset: int) -> None:
+        """Forget all offsets below this one."""
+        at = bisect_left(self._firsts, offset)
+        if at and self._ranges[at - 1].last >= offset:
+            at -= 1
+            self._ranges[at] = self._ranges[at]._replace(first=offset)
+            self._firsts[at] = offset
+        del self._ranges[:at], self._firsts[:at]
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._ranges.clear()
+        self._firsts.clear()
+
+    def _splice(self, low: int, high: int, found: list[Range[V]]) -> None:
+        """Replace the ranges from `low` to before `high`, and join equal neighbours."""
+        begin, end = max(low - 1, 0), high + 1
+        parts = [*self._ranges[begin:low], *found, *self._ranges[high:end]]
+        joined: list[Range[V]] = []
+        for one in parts:
+            if joined and joined[-1].last + 1 == one.first and joined[-1].value == one.value:
+                joined[-1] = joined[-1]._replace(last=one.last)
+            else:
+                joined.append(one)
+        self._ranges[begin:end] = joined
+        self._firsts[begin:end] = [one.first for one in joined]
