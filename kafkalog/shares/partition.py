@@ -407,7 +407,7 @@ class SharePartition:
     # ---- writing -------------------------------------------------------------------------------
 
     def begin_write(self) -> Write | None:
-        """Begin to write all that waits for it; None: nothing does, or another write is in progress."""
+        """Begin to write all that waits for it; None: nothing does, or a write is in progress."""
         if self.writing is not None or not len(self._rows):
             return None
         rows = tuple(StateBatch(one.first, one.last, *one.value) for one in self._rows)

@@ -1,0 +1,183 @@
+"""Share sessions: the partitions that a member reads from this broker, kept between its requests.
+
+Pure.  A member has one session; its epoch counts the requests.  Epoch 0 begins a session, -1 ends
+it.
+
+Source: KIP-932, and the behaviour of Apache Kafka 4.4's share sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+from uuid import UUID
+
+from kafkalog.shares.partition import Refused
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["FINAL", "INITIAL", "Key", "Session", "Sessions", "Where", "next_epoch"]
+
+INITIAL, FINAL = 0, -1
+"""The epochs that begin and end a session."""
+EPOCH_MAX = 2**31 - 1
+SESSION_BYTES, WHERE_BYTES = 1_500, 250
+"""Memory of a session besides its strings, and of each of its partitions."""
+
+
+class Where(NamedTuple):
+    """A partition, by the id of its topic."""
+
+    topic_id: UUID
+    partition: int
+
+
+class Key(NamedTuple):
+    """A member of a group."""
+
+    group: str
+    member: str
+
+
+class Session:
+    """The session of a member."""
+
+    def __init__(self, key: Key, connection: int) -> None:
+        """`connection`: its number; the session ends with it."""
+        self.key = key
+        self.connection = connection
+        self.epoch = next_epoch(INITIAL)
+        """That of the next request."""
+        self.partitions: dict[Where, bool] = {}
+        """In the order of the answer; True: the next answer has it, whatever is in it."""
+
+    @property
+    def bytes(self) -> int:
+        """Approximate memory."""
+        group, member = self.key
+        texts = 4 * (len(group) + len(member))
+        return SESSION_BYTES + texts + WHERE_BYTES * len(self.partitions)
+
+    def in_turn(self) -> list[Where]:
+        """Its partitions, a different one first with each request."""
+        found = list(self.partitions)
+        at = self.epoch % len(found) if found else 0
+        return found[at:] + found[:at]
+
+
+class Sessions:
+    """The sessions of a broker.  One thread at a time."""
+
+    def __init__(self, sessions_max: int, bytes_max: int) -> None:
+        """At most so many, and approximately so much memory."""
+        self.sessions_max, self.bytes_max = sessions_max, bytes_max
+        self.bytes = 0
+        """Approximate memory of all."""
+        self._all: dict[Key, Session] = {}
+        self._by_connection: dict[int, set[Key]] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def get(self, key: Key) -> Session | None:
+        """The session of a member."""
+        return self._all.get(key)
+
+    def connections(self) -> list[int]:
+        """The connections that have sessions."""
+        return list(self._by_connection)
+
+    def fetch(
+        self, key: Key, epoch: int, wanted: Iterable[Where], forgotten: Iterable[Where],
+        connection: int, *, acknowledges: bool,
+    ) -> Session | None:  # fmt: skip
+        """The session of a ShareFetch, with the partitions that it adds and without those that it
+        forgets; None: it ends the session, see `remove`.
+
+        Raises: Refused.
+        """
+        if epoch == FINAL:
+            self._known(key)
+            return None
+        if epoch == INITIAL:
+            if acknowledges:
+                why = "a request that begins a share session acknowledges nothing"
+                raise Refused(ErrorCode.INVALID_REQUEST, why)
+            self.remove(key)
+            session = Session(key, connection)
+            session.partitions = dict.fromkeys(wanted, False)
+            self._admit(session)
+            return session
+        session = self._in_epoch(key, epoch)
+        before = session.bytes
+        partitions = {one: True for one in wanted if one not in session.partitions}
+        if self.bytes + WHERE_BYTES * len(partitions) > self.bytes_max:
+            raise self._full()
+        session.partitions.update(partitions)
+        for one in forgotten:
+            session.partitions.pop(one, None)
+        self.bytes += session.bytes - before
+        session.epoch = next_epoch(epoch)
+        return session
+
+    def acknowledge(self, key: Key, epoch: int) -> Session:
+        """The session of a ShareAcknowledge; with the final epoch, it is to be removed.
+
+        Raises: Refused.
+        """
+        if epoch == INITIAL:
+            why = "share session epoch: found 0, which ShareFetch begins a session with"
+            raise Refused(ErrorCode.INVALID_SHARE_SESSION_EPOCH, why)
+        if epoch == FINAL:
+            return self._known(key)
+        session = self._in_epoch(key, epoch)
+        session.epoch = next_epoch(epoch)
+        return session
+
+    def remove(self, key: Key) -> Session | None:
+        """Forget a session, and return it; None: there was none."""
+        session = self._all.pop(key, None)
+        if session is not None:
+            self.bytes -= session.bytes
+            keys = self._by_connection[session.connection]
+            keys.discard(key)
+            if not keys:
+                del self._by_connection[session.connection]
+        return session
+
+    def closed(self, connection: int) -> list[Session]:
+        """A connection was closed: forget its sessions, and return them."""
+        keys = list(self._by_connection.get(connection, ()))
+        return [one for one in map(self.remove, keys) if one is not None]
+
+    # ---- rules -------------------------------------------------------------------------------
+
+    def _known(self, key: Key) -> Session:
+        session = self._all.get(key)
+        if session is None:
+            why = f"no share session of member {key.member} in group {key.group}"
+            raise Refused(ErrorCode.SHARE_SESSION_NOT_FOUND, why)
+        return session
+
+    def _in_epoch(self, key: Key, epoch: int) -> Session:
+        session = self._known(key)
+        if session.epoch != epoch:
+            why = f"share session epoch: found {epoch}, wanted {session.epoch}"
+            raise Refused(ErrorCode.INVALID_SHARE_SESSION_EPOCH, why)
+        return session
+
+    def _admit(self, session: Session) -> None:
+        if len(self._all) >= self.sessions_max or self.bytes + session.bytes > self.bytes_max:
+            raise self._full()
+        self._all[session.key] = session
+        self._by_connection.setdefault(session.connection, set()).add(session.key)
+        self.bytes += session.bytes
+
+    def _full(self) -> Refused:
+        why = (f"share sessions: found {len(self._all)} with about {self.bytes} bytes, wanted at "
+               f"most {self.sessions_max} with {self.bytes_max} bytes")  # fmt: skip
+        return Refused(ErrorCode.SHARE_SESSION_LIMIT_REACHED, why)
+
+
+def next_epoch(epoch: int) -> int:
+    """The epoch of the request after this one."""
+    return 1 if epoch >= EPOCH_MAX else epoch + 1
