@@ -57,12 +57,12 @@ class ConsumerGroupConfig(Settings):
         choices=ASSIGNORS,
     )
     group_consumer_migration_policy = Word(
-        "disabled",
-        "How a group with members changes between the classic and the newer protocol: not at all. "
-        "A group without members changes with the first member that joins.",
-        choices=("disabled",),
+        "bidirectional",
+        "How a group with members changes between the classic and the newer protocol: `upgrade`, "
+        "with the first member of the newer one; `downgrade`, when the last of these is gone; both "
+        "ways; or not at all. A group without members changes with the first member that joins.",
+        choices=("disabled", "upgrade", "downgrade", "bidirectional"),
         fold=str.lower,
-        kafka="bidirectional",
     )
     group_consumer_regex_refresh_interval_ms = Whole(
         600_000,

@@ -8,7 +8,6 @@ from kafkalog.config.topic import TopicConfig
 __all__ = ["render_differences", "render_markdown"]
 
 _WHY = {
-    "group.consumer.migration.policy": "Members of both protocols in one group are not supported.",
     "num.recovery.threads.per.data.dir": "Logs are opened when they are first used, "
     "and flushes run in threads of their own.",
     "queued.max.request.bytes": "Limits what clients can send.",

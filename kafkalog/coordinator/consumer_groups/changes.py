@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 from kafkalog.coordinator.consumer_groups import records
 from kafkalog.coordinator.consumer_groups.member import Member, Partitions
 from kafkalog.coordinator.consumer_groups.state import ConsumerGroup, Resolved
-from kafkalog.coordinator.step import JournalRecord
+from kafkalog.coordinator.step import JournalRecord, Step
+from kafkalog.wire.records import OFFSETS
 
 __all__ = ["RESTATED_BYTES", "UNSURE_MAX", "Changes"]
 
@@ -17,6 +18,9 @@ RESTATED_BYTES = 100_000
 """Records of failed writes that one write states again: the next ones state the others."""
 UNSURE_MAX = 1_000
 """Records of failed writes: with more, no new member is taken until a write succeeds."""
+Then = Callable[[Step], None]
+Else = Callable[[Step, bool], None]
+"""`certain`: the journal does not have it."""
 
 
 class Changes:
@@ -31,9 +35,12 @@ class Changes:
         """Approximate bytes of the records."""
         self.touched: dict[str, None] = {}
         """Members that were added, changed or removed."""
+        self.last = False
+        """True if the next work needs the outcome of these changes."""
         self._keys = keys
         self._undo: list[Callable[[], Any]] = []
         self._noted: list[tuple[bytes, tuple[int, str]]] = []
+        self._then: list[tuple[Then, Else]] = []
         for key, (kind, name) in group.unsure.items():
             if self.size >= RESTATED_BYTES:
                 break
@@ -42,29 +49,41 @@ class Changes:
 
     # ---- undoing ---------------------------------------------------------------------------
 
-    def mark(self) -> tuple[int, int, int]:
+    def mark(self) -> tuple[int, int, int, int]:
         """A point to go back to."""
-        return len(self._undo), len(self.records), len(self._noted)
+        return len(self._undo), len(self.records), len(self._noted), len(self._then)
 
-    def back_to(self, mark: tuple[int, int, int]) -> None:
+    def back_to(self, mark: tuple[int, int, int, int]) -> None:
         """Undo what came after a point."""
-        undo_count, records_count, noted_count = mark
+        undo_count, records_count, noted_count, then_count = mark
         while len(self._undo) > undo_count:
             self._undo.pop()()
-        del self.records[records_count:], self._noted[noted_count:]
+        del self.records[records_count:], self._noted[noted_count:], self._then[then_count:]
 
-    def failed(self, certain: bool) -> None:
+    def undo(self, call: Callable[[], Any]) -> None:
+        """Something else was changed: `call` undoes it."""
+        self._undo.append(call)
+
+    def then(self, written: Then, failed: Else) -> None:
+        """Call `written` once all of it is in the journal, or `failed` after it was undone."""
+        self._then.append((written, failed))
+
+    def failed(self, step: Step, certain: bool) -> None:
         """Undo everything.  `certain`: otherwise the journal may have it nevertheless, so the next
         writes restate it."""
-        noted = dict(self._noted)
-        self.back_to((0, 0, 0))
+        noted, then = dict(self._noted), self._then[:]
+        self.back_to((0, 0, 0, 0))
         if not certain:
             self.group.unsure.update(noted)
+        for _, failed in then:
+            failed(step, certain)
 
-    def written(self) -> None:
+    def written(self, step: Step) -> None:
         """All of it is in the journal."""
         for key, _ in self._noted:
             self.group.unsure.pop(key, None)
+        for written, _ in self._then:
+            written(step)
 
     def _note(self, kind: int, name: str = "") -> None:
         """A part of the group was changed: its record follows."""
@@ -144,9 +163,10 @@ class Changes:
 
         self._undo.append(restore)
 
-    def epoch(self, metadata_hash: int) -> None:
-        """The next group epoch, for these topics."""
-        self._set(epoch=self.group.epoch + 1, metadata_hash=metadata_hash)
+    def epoch(self, metadata_hash: int, epoch: int | None = None) -> None:
+        """A group epoch, None: the next one, for these topics."""
+        epoch = self.group.epoch + 1 if epoch is None else epoch
+        self._set(epoch=epoch, metadata_hash=metadata_hash)
         self._note(records.GROUP)
 
     def assignment(self, epoch: int, at_ms: int) -> None:
@@ -166,6 +186,17 @@ class Changes:
         self._set(old_metadata=False)
         self._note(records.OLD_METADATA)
 
-    def tombstone(self, key: bytes) -> None:
-        """Remove a record of another kind of group, whether or not there is one."""
-        self._add(key, None)
+    def replace_classic(self, key: bytes, value: bytes | None = None) -> None:
+        """The record of the classic group, whether or not there is one; None: it is removed."""
+        self._add(key, value)
+        self._noted.append((key, (records.CLASSIC, "")))
+
+    def end(self, tombstones: Iterable[JournalRecord]) -> None:
+        """Remove all records of the group.  The group stays until they are in the journal."""
+        for key, value in tombstones:
+            self._add(key, value)
+            _, kind, fields = OFFSETS.decode_key(key)
+            self._noted.append((key, (kind, records.name_in(kind, fields))))
+        for member_id in self.group.members:
+            self.touched[member_id] = None
+        self.last = True

@@ -20,7 +20,7 @@ from kafkalog.coordinator.consumer_groups.member import (
     subscribed,
 )
 from kafkalog.coordinator.consumer_groups.patterns import checked_pattern
-from kafkalog.coordinator.consumer_groups.reconcile import MustRejoin, Target, next_step
+from kafkalog.coordinator.consumer_groups.reconcile import MustRejoin, Owned, Target, next_step
 from kafkalog.coordinator.consumer_groups.refusal import Refusal
 from kafkalog.coordinator.consumer_groups.topics import Topics, group_hash
 from kafkalog.coordinator.step import Body
@@ -30,11 +30,17 @@ __all__ = [
     "Limits",
     "Now",
     "Said",
+    "assign",
     "check",
+    "check_room",
     "fence",
     "heartbeat",
+    "known_static",
     "leave",
+    "reconcile",
     "said_in",
+    "static_member",
+    "take_over",
     "unknown_member",
 ]
 
@@ -160,21 +166,13 @@ def said_in(body: Any, member_id: str, client_id: str, client_host: str) -> Said
 
 def heartbeat(changes: Changes, said: Said, now: Now) -> Body:
     """Change the group as a heartbeat requires; returns the answer.  Raises: Refusal."""
-    group = changes.group
     joins = said.epoch == JOINING
-    _check_room(changes, said, now.limits)
+    check_room(changes, said.member_id, said.instance_id, now.limits)
     before = _member(changes, said, joins)
     member = _with_what_it_says(before, said)
-    assignor = _assignor(changes, now.limits)
-    if member != before or member.member_id not in group.members:
-        changes.subscription(member)
-    patterns = _changed_pattern(changes, before, member)
-    topics_changed = member.topics != before.topics
-    bump = topics_changed or patterns == RESOLVED or assignor != _assignor(changes, now.limits)
-    if bump or group.stale(now.now_ms):
-        _look_at_topics(changes, now, bump)
-    _assign(changes, now)
-    reconciled = _reconcile(changes, member, said, now, topics_changed or patterns != UNCHANGED)
+    changed = take_over(changes, before, member, now)
+    assign(changes, now)
+    reconciled = reconcile(changes, member, said.owned, now, changed)
     answer: Body = {
         "member_id": reconciled.member_id,
         "member_epoch": reconciled.epoch,
@@ -189,9 +187,26 @@ def heartbeat(changes: Changes, said: Said, now: Now) -> Body:
     return answer
 
 
-def _check_room(changes: Changes, said: Said, limits: Limits) -> None:
+def take_over(changes: Changes, before: Member, member: Member, now: Now) -> bool:
+    """A member as it is now, and the group epoch that follows; returns whether the topics to
+    which it subscribes are others.  Raises: Refusal."""
+    group, assignor = changes.group, _assignor(changes, now.limits)
+    if member != before or member.member_id not in group.members:
+        changes.subscription(member)
+    patterns = _changed_pattern(changes, before, member)
+    topics_changed = member.topics != before.topics
+    bump = topics_changed or patterns == RESOLVED or assignor != _assignor(changes, now.limits)
+    if bump or group.stale(now.now_ms):
+        _look_at_topics(changes, now, bump)
+    return topics_changed or patterns != UNCHANGED
+
+
+def check_room(
+    changes: Changes, member_id: str, instance_id: str | None, limits: Limits
+) -> None:  # fmt: skip
+    """Check that the group may have this member.  Raises: Refusal."""
     group = changes.group
-    if said.instance_id in group.static or said.member_id in group.members:
+    if instance_id in group.static or member_id in group.members:
         return
     if len(group.members) >= limits.members_max:
         raise Refusal(
@@ -211,8 +226,10 @@ def _member(changes: Changes, said: Said, joins: bool) -> Member:
     else:
         found = group.static_member(said.instance_id)
         if joins:
-            return _static(changes, said, found)
-        member = _fenced_static(changes, said, found)
+            if found is not None and found.epoch != LEFT_STATIC and found.classic is None:
+                raise _unreleased(said, found)
+            return static_member(changes, said.member_id, found)
+        member = known_static(said.member_id, said.instance_id, found)
     _check_epoch(member, said)
     return member
 
@@ -223,33 +240,36 @@ def unknown_member(changes: Changes, member_id: str) -> Refusal:
     return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, why)
 
 
-def _fenced_static(changes: Changes, said: Said, found: Member | None) -> Member:
-    """The static member that sent a request, unless another has taken its place."""
+def known_static(member_id: str, instance_id: str | None, found: Member | None) -> Member:
+    """The static member that sent a request, unless another has taken its place.  `found`: the
+    group's member with the instance id.  Raises: Refusal."""
     if found is None:
-        why = f"Instance id {said.instance_id} is unknown."
+        why = f"Instance id {instance_id} is unknown."
         raise Refusal(ErrorCode.UNKNOWN_MEMBER_ID, why)
-    if found.member_id != said.member_id:
+    if found.member_id != member_id:
         raise Refusal(
             ErrorCode.FENCED_INSTANCE_ID,
-            f"Static member {said.member_id} with instance id {said.instance_id} was fenced by "
+            f"Static member {member_id} with instance id {instance_id} was fenced by "
             f"member {found.member_id}.",
         )
     return found
 
 
-def _static(changes: Changes, said: Said, found: Member | None) -> Member:
-    """A static member joins: it takes the place of one that said that it would be back."""
+def _unreleased(said: Said, found: Member) -> Refusal:
+    return Refusal(
+        ErrorCode.UNRELEASED_INSTANCE_ID,
+        f"Static member {said.member_id} with instance id {said.instance_id} cannot join the "
+        f"group because the instance id is owned by {found.member_id} member.",
+    )
+
+
+def static_member(changes: Changes, member_id: str, found: Member | None) -> Member:
+    """A static member joins: it takes the place of the one with its instance id, if any."""
     if found is None:
-        return changes.group.members.get(said.member_id) or Member(said.member_id)
-    if found.epoch != LEFT_STATIC and found.classic is None:
-        raise Refusal(
-            ErrorCode.UNRELEASED_INSTANCE_ID,
-            f"Static member {said.member_id} with instance id {said.instance_id} cannot join the "
-            f"group because the instance id is owned by {found.member_id} member.",
-        )
+        return changes.group.members.get(member_id) or Member(member_id)
     target = changes.group.target.get(found.member_id, {})
     changes.remove(found.member_id)
-    member = found._replace(member_id=said.member_id, epoch=JOINING, previous_epoch=JOINING)
+    member = found._replace(member_id=member_id, epoch=JOINING, previous_epoch=JOINING)
     changes.subscription(member)
     changes.target(member.member_id, target)
     changes.current(member)
@@ -338,7 +358,7 @@ def _look_at_topics(changes: Changes, now: Now, bump: bool) -> None:
         changes.no_old_metadata()
 
 
-def _assign(changes: Changes, now: Now) -> None:
+def assign(changes: Changes, now: Now) -> None:
     """A new target assignment for a new group epoch, unless the last one is too young."""
     group, limits = changes.group, now.limits
     if group.assignment_epoch >= group.epoch:
@@ -370,8 +390,11 @@ def _spec(changes: Changes, topics: Topics) -> Spec:
     return Spec(members, counts, group.target, group.homogeneous)
 
 
-def _reconcile(changes: Changes, member: Member, said: Said, now: Now, changed: bool) -> Member:
-    """Take a member one step further; returns it as it is then."""
+def reconcile(
+    changes: Changes, member: Member, owned: Owned, now: Now, changed: bool
+) -> Member:  # fmt: skip
+    """Take a member one step further; returns it as it is then.  `changed`: it subscribes to other
+    topics.  Raises: Refusal."""
     group = changes.group
     if not changed and member.reconciled(group.assignment_epoch):
         return member
@@ -379,7 +402,7 @@ def _reconcile(changes: Changes, member: Member, said: Said, now: Now, changed: 
     ids = {found.id for name in names if (found := now.topics.topic(name)) is not None}
     target = Target(group.assignment_epoch, group.target_of(member), ids, group.epoch_of)
     try:
-        moved = next_step(member, target, said.owned, changed)
+        moved = next_step(member, target, owned, changed)
     except MustRejoin:
         raise Refusal(
             ErrorCode.FENCED_MEMBER_EPOCH,
@@ -393,22 +416,22 @@ def _reconcile(changes: Changes, member: Member, said: Said, now: Now, changed: 
 # ---- leaving -------------------------------------------------------------------------------
 
 
-def leave(changes: Changes, said: Said, topics: Topics) -> Body:
-    """A member leaves, for good or for a while; returns the answer.  Raises: Refusal."""
-    answer: Body = {"member_id": said.member_id, "member_epoch": said.epoch}
+def leave(changes: Changes, said: Said) -> Member | None:
+    """A member leaves: returns it if it is to be removed, None if it will be back.
+    Raises: Refusal."""
     group = changes.group
     if said.instance_id is None:
         member = group.members.get(said.member_id)
         if member is None:
             raise unknown_member(changes, said.member_id)
     else:
-        member = _fenced_static(changes, said, group.static_member(said.instance_id))
+        found = group.static_member(said.instance_id)
+        member = known_static(said.member_id, said.instance_id, found)
         if said.epoch == LEFT_STATIC:
             reset = {t: dict.fromkeys(numbers, 0) for t, numbers in member.assigned.items()}
             changes.current(member._replace(epoch=LEFT_STATIC, revoking={}, assigned=reset))
-            return answer
-    fence(changes, [member], topics)
-    return answer
+            return None
+    return member
 
 
 def fence(changes: Changes, members: Collection[Member], topics: Topics) -> None:

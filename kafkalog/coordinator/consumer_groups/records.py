@@ -22,10 +22,12 @@ from kafkalog.wire.records import OFFSETS
 from kafkalog.wire.values import Struct
 
 __all__ = [
-    "ASSIGNMENT", "CURRENT", "GROUP", "KINDS", "OLD_METADATA", "REGEX", "SUBSCRIPTION", "TARGET",
-    "key_of", "put", "value_of",
+    "ASSIGNMENT", "CLASSIC", "CURRENT", "GROUP", "KINDS", "OLD_METADATA", "REGEX", "SUBSCRIPTION",
+    "TARGET", "key_of", "name_in", "put", "value_of",
 ]  # fmt: skip
 
+CLASSIC = 2
+"""The kind of a classic group's record: a consumer group has none."""
 GROUP, OLD_METADATA, SUBSCRIPTION, ASSIGNMENT, TARGET, CURRENT, REGEX = 3, 4, 5, 6, 7, 8, 16
 KINDS = {
     GROUP: "ConsumerGroupMetadata",
@@ -52,6 +54,12 @@ def key_of(group_id: str, kind: int, name: str) -> bytes:
     if (field := _NAMED.get(kind)) is not None:
         fields[field] = name
     return OFFSETS.encode_key(KINDS[kind], fields)
+
+
+def name_in(kind: int, key: Struct) -> str:
+    """The member's id or the pattern in a key, if it has one."""
+    field = _NAMED.get(kind)
+    return getattr(key, field) if field is not None else ""
 
 
 def value_of(group: ConsumerGroup, kind: int, name: str) -> bytes | None:
@@ -141,7 +149,8 @@ def _regex(group: ConsumerGroup, name: str) -> Fields | None:
 
 
 _BUILD: dict[int, Any] = {
-    GROUP: _group, OLD_METADATA: lambda _group, _name: None, SUBSCRIPTION: _subscription,
+    CLASSIC: lambda _group, _name: None, GROUP: _group,
+    OLD_METADATA: lambda _group, _name: None, SUBSCRIPTION: _subscription,
     ASSIGNMENT: _assignment, TARGET: _target, CURRENT: _current, REGEX: _regex,
 }  # fmt: skip
 

@@ -10,6 +10,7 @@ from typing import Any
 from kafkalog.config.group import GroupConfig
 from kafkalog.coordinator.consumer_groups import heartbeat, patterns
 from kafkalog.coordinator.consumer_groups.changes import UNSURE_MAX, Changes
+from kafkalog.coordinator.consumer_groups.convert import downgrade, leaves_classic, upgrade
 from kafkalog.coordinator.consumer_groups.describe import described, not_described
 from kafkalog.coordinator.consumer_groups.heartbeat import Limits, Now, Said
 from kafkalog.coordinator.consumer_groups.member import (
@@ -28,10 +29,12 @@ from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.step import Body, Call, Step
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["REVOKE", "SESSION", "ConsumerGroups"]
+__all__ = ["REJOIN", "RESYNC", "REVOKE", "SESSION", "TIMERS", "ConsumerGroups"]
 
-SESSION, REVOKE = "consumer", "revoke"
-"""Kinds of timers: a member's session; the time in which it has to give partitions up."""
+SESSION, REVOKE, REJOIN, RESYNC = "consumer", "revoke", "rejoin", "resync"
+"""Kinds of timers: a member's session; the time in which it has to give partitions up; in which a
+member of the classic protocol has to join, and to ask for its part."""
+TIMERS = frozenset({SESSION, REVOKE, REJOIN, RESYNC})
 SETTINGS = {
     "session_ms": "consumer.session.timeout.ms",
     "heartbeat_ms": "consumer.heartbeat.interval.ms",
@@ -85,7 +88,7 @@ class ConsumerGroups:
         )
         assert group.consumer is not None, group.group_id
         if said.member_id in group.consumer.members:
-            self._keep_session(shard, group, said.member_id, step.now_ms)
+            self.keep_session(shard, group, said.member_id, step.now_ms)
 
         def told(step: Step, code: ErrorCode, message: str | None, answer: Body) -> None:
             step.answer(request.answer, error_code=code, error_message=message, **answer)
@@ -111,15 +114,9 @@ class ConsumerGroups:
                 raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, why)
             group = shard.new_group(group_id, step.wall_ms)
         newer = records.newer_type(group)
-        if newer not in (None, records.CONSUMER) or not (joins or newer or group.consumer):
-            why = f"Group {group_id} is not a consumer group."
-            raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, why)
-        if group.is_classic:
-            raise Refusal(
-                ErrorCode.GROUP_ID_NOT_FOUND,
-                f"Cannot upgrade classic group {group_id} to consumer group because the online "
-                "upgrade is disabled.",
-            )
+        known = not group.is_classic and (newer or group.consumer)
+        if newer not in (None, records.CONSUMER) or not (joins or known):
+            raise _other_type(group_id)
         if group.consumer is None:
             group.consumer = ConsumerGroup(group.weight)
         return group
@@ -128,22 +125,52 @@ class ConsumerGroups:
         self, shard: GroupShard, group: Group, said: Said, changes: Changes, step: Step
     ) -> Body:
         """A heartbeat's turn."""
-        if group.is_classic:  # since it came
-            raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if group.is_classic and said.epoch != JOINING:
+            raise _other_type(group.group_id)
         if said.epoch < JOINING:
-            return heartbeat.leave(changes, said, self.topics)
-        if group.recorded and not group.foreign:
-            changes.tombstone(records.group_key(group.group_id))  # it was an empty classic group
-        now = Now(step.now_ms, step.wall_ms, self.topics, self.limits(group.group_id))
+            member = heartbeat.leave(changes, said)
+            self.fence(shard, group, changes, [] if member is None else [member], step)
+            return {"member_id": said.member_id, "member_epoch": said.epoch}
+
+        def work() -> Body:
+            if group.is_classic:
+                upgrade(changes, shard, step, group, self.topics)
+            elif group.recorded and not group.foreign:  # it was an empty classic group
+                changes.replace_classic(records.group_key(group.group_id))
+            return heartbeat.heartbeat(changes, said, self.now(group, step))
+
+        return self.within_memory(shard, group, changes, said.member_id, work)
+
+    def now(self, group: Group, step: Step) -> Now:
+        """The moment of a request, for a group."""
+        return Now(step.now_ms, step.wall_ms, self.topics, self.limits(group.group_id))
+
+    def within_memory(
+        self, shard: GroupShard, group: Group, changes: Changes, member_id: str,
+        work: Callable[[], Body],
+    ) -> Body:  # fmt: skip
+        """Let a member say something, if it is not more than there is memory for.
+        Raises: Refusal."""
         members = changes.group.members
-        known, before = members.get(said.member_id), group.weight.bytes
+        known, before = members.get(member_id), group.weight.bytes
         if known is None and len(changes.group.unsure) >= UNSURE_MAX:
             raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        answer = heartbeat.heartbeat(changes, said, now)
-        says_more = known is None or said_bytes(members[said.member_id]) > said_bytes(known)
+        answer = work()
+        says_more = known is None or said_bytes(members[member_id]) > said_bytes(known)
         if says_more and group.weight.bytes > before and not shard.has_room(1):
             raise Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, "The groups' memory is used up.")
         return answer
+
+    def fence(
+        self, shard: GroupShard, group: Group, changes: Changes, members: Collection[Member],
+        step: Step,
+    ) -> None:  # fmt: skip
+        """Remove members; if only members of the classic protocol are left, the group becomes
+        theirs."""
+        if members and leaves_classic(shard, changes.group, members):
+            downgrade(changes, shard, step, group, members, self.topics)
+        else:
+            heartbeat.fence(changes, members, self.topics)
 
     # ---- patterns --------------------------------------------------------------------------
 
@@ -168,9 +195,13 @@ class ConsumerGroups:
         if group is None or group.consumer is None:
             return
         group.consumer.looking = False
+        if group.is_classic:
+            return
 
         def work(changes: Changes, step: Step) -> Body:
             before = group.weight.bytes
+            if group.is_classic:
+                return {}
             patterns.matched(changes, found, step.wall_ms, self.topics)
             if group.weight.bytes > before and not shard.has_room(1):
                 raise Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED)
@@ -184,8 +215,13 @@ class ConsumerGroups:
 
     # ---- time ------------------------------------------------------------------------------
 
-    def _keep_session(self, shard: GroupShard, group: Group, member_id: str, now_ms: int) -> None:
-        session_ms = self.limits(group.group_id).session_ms
+    def keep_session(self, shard: GroupShard, group: Group, member_id: str, now_ms: int) -> None:
+        """Restart a member's session: of the classic protocol, it says how long that is."""
+        member = None if group.consumer is None else group.consumer.members.get(member_id)
+        if member is not None and member.classic is not None:
+            session_ms = member.classic.session_timeout_ms
+        else:
+            session_ms = self.limits(group.group_id).session_ms
         shard.set_timer(SESSION, group, now_ms + session_ms, member_id)
 
     def _after(self, shard: GroupShard, step: Step, group: Group, touched: list[str]) -> None:
@@ -194,15 +230,19 @@ class ConsumerGroups:
         for member_id in touched:
             member = None if consumer is None else consumer.members.get(member_id)
             if member is None:
-                shard.cancel_timer(SESSION, group, member_id)
-                shard.cancel_timer(REVOKE, group, member_id)
+                for kind in TIMERS:
+                    shard.cancel_timer(kind, group, member_id)
             else:
-                self._keep_session(shard, group, member_id, step.now_ms)
+                self.keep_session(shard, group, member_id, step.now_ms)
                 self._watch(shard, step, group, member)
 
     def _watch(self, shard: GroupShard, step: Step, group: Group, member: Member) -> None:
-        """A member that has to give partitions up has its rebalance timeout for it."""
-        if member.state is MemberState.UNREVOKED:
+        """A member that has to give partitions up has its rebalance timeout for it; of the classic
+        protocol it has other timers."""
+        if member.classic is None:
+            shard.cancel_timer(REJOIN, group, member.member_id)
+            shard.cancel_timer(RESYNC, group, member.member_id)
+        if member.classic is None and member.state is MemberState.UNREVOKED:
             at_ms = step.now_ms + member.rebalance_timeout_ms
             shard.set_timer(REVOKE, group, at_ms, member.member_id)
         else:
@@ -218,17 +258,21 @@ class ConsumerGroups:
         kind, member_id = key
         if group.consumer is None or member_id not in group.consumer.members:
             return
-        epoch = group.consumer.members[member_id].epoch
+        late = group.consumer.members[member_id]
         # If the write fails, or others have made it late, it is tried again.
-        self._keep_session(shard, group, member_id, step.now_ms)
+        self.keep_session(shard, group, member_id, step.now_ms)
         if kind == REVOKE:
-            self._watch(shard, step, group, group.consumer.members[member_id])
+            self._watch(shard, step, group, late)
+        elif kind != SESSION:
+            shard.set_timer(kind, group, step.now_ms + late.rebalance_timeout_ms, member_id)
 
         def work(changes: Changes, step: Step) -> Body:
             member = changes.group.members.get(member_id)
-            left = kind == REVOKE and member is not None and member.epoch != epoch
-            if member is not None and not left:
-                heartbeat.fence(changes, [member], self.topics)
+            if member is None or (kind == REVOKE and member.epoch != late.epoch):
+                return {}
+            came = member_id in changes.touched or not shard.has_timer(kind, group, member_id)
+            if kind not in (REJOIN, RESYNC) or not came:
+                self.fence(shard, group, changes, [member], step)
             return {}
 
         self.take_turn(shard, step, group, Turn(work, _nobody))
@@ -246,12 +290,19 @@ class ConsumerGroups:
     def remove(
         self, shard: GroupShard, step: Step, group: Group,
         named: list[tuple[str, str | None]], told: Callable[[Step, list[Body]], None],
+        again: Callable[[Step], None],
     ) -> None:  # fmt: skip
-        """LeaveGroup, by which an administrator removes members: `named` by id and instance id."""
+        """LeaveGroup, by which members leave or are removed: `named` by id and instance id.
+        `again`: the group turned out to be a classic one."""
         rows: list[Body] = []
+        moved = False
 
-        def work(changes: Changes, _step: Step) -> Body:
+        def work(changes: Changes, step: Step) -> Body:
+            nonlocal moved
             rows.clear()
+            moved = group.is_classic
+            if moved:
+                return {}
             gone: dict[str, Member] = {}
             for member_id, instance_id in named:
                 error, member = _to_remove(changes.group, member_id, instance_id)
@@ -259,10 +310,13 @@ class ConsumerGroups:
                     gone[member.member_id] = member
                 row = {"member_id": member_id, "group_instance_id": instance_id}
                 rows.append({**row, "error_code": error})
-            heartbeat.fence(changes, list(gone.values()), self.topics)
+            self.fence(shard, group, changes, list(gone.values()), step)
             return {}
 
         def answer(step: Step, code: ErrorCode, _message: str | None, _body: Body) -> None:
+            if moved and not shard.closed:
+                again(step)
+                return
             if len(rows) != len(named):  # it had no turn
                 rows[:] = [{"member_id": m, "group_instance_id": i} for m, i in named]
             for row in rows:
@@ -286,6 +340,11 @@ class ConsumerGroups:
     def resigned(self, step: Step, group: Group) -> None:
         """The group's partition has left this node."""
         end(step, group, ErrorCode.NOT_COORDINATOR)
+
+
+def _other_type(group_id: str) -> Refusal:
+    why = f"Group {group_id} is not a consumer group."
+    return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, why)
 
 
 def _to_remove(

@@ -7,6 +7,7 @@ and ConsumerGroup.
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Iterable
 from enum import Enum
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -14,6 +15,7 @@ from uuid import UUID
 from kafkalog.coordinator.consumer_groups.member import (
     PARTITION_BYTES,
     Member,
+    MemberState,
     Partitions,
     each_partition,
     member_bytes,
@@ -81,6 +83,10 @@ class ConsumerGroup:
         self.patterns: Counter[str] = Counter()
         """How many members subscribe by each pattern."""
         self.assignors: Counter[str] = Counter()
+        self.classic_count = 0
+        """Members of the classic protocol."""
+        self.classic_protocols: Counter[str] = Counter()
+        """How many of them support each of their protocols."""
         self.owners: dict[UUID, dict[int, int]] = {}
         """The epoch of the member that has a partition."""
         self.old_metadata = False
@@ -124,6 +130,20 @@ class ConsumerGroup:
             owner = self.static.get(member.instance_id, "")
         return self.target.get(owner, {})
 
+    def waits_for_others(self, member: Member) -> bool:
+        """True if others still have partitions that the target assignment gives a member."""
+        if member.state is not MemberState.UNRELEASED:
+            return False
+        return any(
+            number not in member.assigned.get(topic, {}) and self.epoch_of(topic, number) != -1
+            for topic, numbers in self.target.get(member.member_id, {}).items()
+            for number in numbers
+        )
+
+    def supports(self, protocols: Iterable[str]) -> bool:
+        """True if a member of the classic protocol with these protocols may join."""
+        return any(self.classic_protocols[name] == self.classic_count for name in protocols)
+
     def epoch_of(self, topic: UUID, partition: int) -> int:
         """The epoch of the member that has a partition; -1: nobody has it."""
         return self.owners.get(topic, {}).get(partition, -1)
@@ -165,6 +185,9 @@ class ConsumerGroup:
             self.patterns[member.regex] += 1
         if member.assignor is not None:
             self.assignors[member.assignor] += 1
+        if member.classic is not None:
+            self.classic_count += 1
+            self.classic_protocols.update({name for name, _ in member.classic.protocols})
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
         for assigned in (member.assigned, member.revoking):
@@ -180,6 +203,12 @@ class ConsumerGroup:
                 counter[said] -= 1
                 if not counter[said]:
                     del counter[said]
+        if member.classic is not None:
+            self.classic_count -= 1
+            for name in {name for name, _ in member.classic.protocols}:
+                self.classic_protocols[name] -= 1
+                if not self.classic_protocols[name]:
+                    del self.classic_protocols[name]
         if self.static.get(member.instance_id or "") == member.member_id:
             del self.static[member.instance_id or ""]
         for assigned in (member.assigned, member.revoking):
@@ -216,6 +245,19 @@ class ConsumerGroup:
             for topic in found.topics:
                 self._count(topic, 0, 1)
         self.weight.add(_matched_bytes(found) - _matched_bytes(before))
+
+    def clear(self) -> None:
+        """Begin again, as a group without records."""
+        for member_id in list(self.members):
+            self.drop_member(member_id)
+        for member_id in list(self.target):
+            self.put_target(member_id, None)
+        for regex in list(self.regexes):
+            self.put_regex(regex, None)
+        self.epoch, self.metadata_hash = FIRST_EPOCH, 0
+        self.assignment_epoch = self.assignment_ms = 0
+        self.old_metadata = False
+        self.looked(NO_DEADLINE, 0)
 
     # ---- what a change would make of it ----------------------------------------------------
 

@@ -80,7 +80,8 @@ def _next(group: Group, consumer: ConsumerGroup) -> Turn:
 def _go_on(shard: GroupShard, step: Step, group: Group, after: AfterWrite) -> None:
     """Do the work that waits, up to the next write."""
     consumer = group.consumer
-    assert consumer is not None, group.group_id
+    if consumer is None:
+        return  # a classic group's record was written: nothing waited
     while consumer.waiting and not consumer.writing:
         alone = consumer.waiting[0].alone
         if alone is not None:
@@ -92,7 +93,7 @@ def _go_on(shard: GroupShard, step: Step, group: Group, after: AfterWrite) -> No
         changes = Changes(group.group_id, consumer, group.foreign)
         done: list[tuple[Told, ErrorCode, str | None, Body]] = []
         while consumer.waiting and (not done or changes.size < BATCH_BYTES):
-            if consumer.waiting[0].alone is not None:
+            if changes.last or consumer.waiting[0].alone is not None:
                 break
             done.append(_done(changes, step, _next(group, consumer)))
         if changes.records:
@@ -130,6 +131,8 @@ def _write(
         if error is ErrorCode.REQUEST_TIMED_OUT:
             consumer.stuck = True  # until its outcome is known
             end(step, group, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        elif error is ErrorCode.NONE:
+            changes.written(step)
         for told, code, message, body in done:
             failed = error is not ErrorCode.NONE and code is ErrorCode.NONE
             if failed:
@@ -137,15 +140,18 @@ def _write(
             else:
                 told(step, code, message, body)
         if error is not ErrorCode.REQUEST_TIMED_OUT:
-            late(step, error)
+            over(step, error)
 
     def late(step: Step, error: ErrorCode) -> None:
+        if error is ErrorCode.NONE:
+            changes.written(step)
+        over(step, error)
+
+    def over(step: Step, error: ErrorCode) -> None:
         consumer.writing = consumer.stuck = False
         group.writing -= 1
-        if error is ErrorCode.NONE:
-            changes.written()
-        else:
-            changes.failed(too_large(error))
+        if error is not ErrorCode.NONE:
+            changes.failed(step, too_large(error))
         if shard.closed:
             end(step, group, ErrorCode.NOT_COORDINATOR)
             return

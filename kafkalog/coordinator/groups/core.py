@@ -10,8 +10,9 @@ from typing import Any
 
 from kafkalog.config.group import GroupConfig
 from kafkalog.coordinator.consumer_groups.describe import not_described
+from kafkalog.coordinator.consumer_groups.mixed import ClassicRequests
 from kafkalog.coordinator.consumer_groups.patterns import Found, Lookup
-from kafkalog.coordinator.consumer_groups.service import REVOKE, SESSION, ConsumerGroups
+from kafkalog.coordinator.consumer_groups.service import TIMERS, ConsumerGroups
 from kafkalog.coordinator.consumer_groups.topics import NO_TOPICS, Topics
 from kafkalog.coordinator.consumer_groups.turns import Turn
 from kafkalog.coordinator.core import UNSETTLED_BYTES_MAX, CoordinatorState
@@ -59,6 +60,11 @@ _WRITTEN = frozenset(
 """APIs whose requests become records, any number of them: refused above UNSETTLED_BYTES_MAX."""
 
 
+_OF_CLASSIC = {
+    apis.JOIN_GROUP: groups.join,
+    apis.SYNC_GROUP: groups.sync,
+    apis.HEARTBEAT: groups.heartbeat,
+}
 ANY_PARTITION = 1 << 31
 """As a partition count: every named partition exists."""
 ANY_TOPIC = offsets.Known(lambda _name: ANY_PARTITION, lambda _name: ZERO_UUID, lambda _id: None)
@@ -154,10 +160,11 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
         self._new_id = new_id
         self._known = known
         self.consumers = ConsumerGroups(config, topics, new_id, own)
+        self._mixed = ClassicRequests(self.consumers, new_id, self._of_classic)
         self._handlers: dict[Api, Callable[[GroupShard, Step, Call], None]] = {
-            apis.JOIN_GROUP: groups.join,
-            apis.SYNC_GROUP: groups.sync,
-            apis.HEARTBEAT: groups.heartbeat,
+            apis.JOIN_GROUP: partial(self._of_classic, apis.JOIN_GROUP),
+            apis.SYNC_GROUP: partial(self._of_classic, apis.SYNC_GROUP),
+            apis.HEARTBEAT: partial(self._of_classic, apis.HEARTBEAT),
             apis.LEAVE_GROUP: self._leave,
             apis.OFFSET_COMMIT: self._commit,
             apis.OFFSET_DELETE: self._offset_delete,
@@ -271,6 +278,14 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
             here = partition < self.partition_count
             done(ErrorCode.NOT_COORDINATOR if here else gone)
 
+    def _of_classic(self, api: Api, shard: GroupShard, step: Step, request: Call) -> None:
+        """A request of a member of the classic protocol."""
+        group = shard.groups.get(request.body.group_id)
+        if group is None or not group.takes_consumers:
+            _OF_CLASSIC[api](shard, step, request)
+        else:
+            self._mixed.take(api, shard, step, request, group)
+
     def _leave(self, shard: GroupShard, step: Step, request: Call) -> None:
         group = shard.groups.get(request.body.group_id)
         if group is None or not group.takes_consumers:
@@ -280,7 +295,10 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
         def told(step: Step, rows: list[Body]) -> None:
             groups.answer_leave(step, request, rows)
 
-        self.consumers.remove(shard, step, group, groups.leaving_in(request), told)
+        def again(step: Step) -> None:
+            self._leave(shard, step, request)
+
+        self.consumers.remove(shard, step, group, groups.leaving_in(request), told, again)
 
     def _offset_delete(self, shard: GroupShard, step: Step, request: Call) -> None:
         offsets.delete(shard, step, request, self._known)
@@ -366,7 +384,7 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
         group = shard.groups.get(group_id)
         if group is None:
             return
-        if kind in (SESSION, REVOKE):
+        if kind in TIMERS:
             self.consumers.expire(shard, step, group, (kind, member_id))
         elif kind == "session":
             rebalance.expire_session(shard, step, group, member_id)

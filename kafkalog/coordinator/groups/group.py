@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
+from kafkalog.coordinator.consumer_groups.records import CLASSIC
 from kafkalog.coordinator.consumer_groups.state import ConsumerGroup
 from kafkalog.coordinator.step import Answer
 from kafkalog.coordinator.weight import Weight
@@ -21,6 +22,7 @@ from kafkalog.wire.values import ZERO_UUID
 __all__ = [
     "CONSUMER",
     "GROUP_BYTES",
+    "ClassicPart",
     "Commit",
     "CommittedOffset",
     "Group",
@@ -160,6 +162,21 @@ class Member:
         return not self.is_new and (self.join is not None or self.sync is not None)
 
 
+class ClassicPart(NamedTuple):
+    """A classic group that was taken out of its Group."""
+
+    bytes: int
+    """Its share of the group's weight."""
+    fields: dict[str, Any]
+
+
+_CLASSIC = (
+    "state", "state_ms", "generation", "protocol_type", "protocol", "leader", "initial",
+    "new_member_added", "members", "static", "pending", "pending_sync", "topics", "_joined",
+    "_support",
+)  # fmt: skip
+
+
 class Group:
     """One group.  Only for the coordinator's thread."""
 
@@ -236,7 +253,8 @@ class Group:
     def newer_keys(self) -> dict[bytes, int]:
         """Keys and kinds of the records of a newer type that the journal has, or may have."""
         unsure = {} if self.consumer is None else self.consumer.unsure
-        return {**self.foreign, **{key: kind for key, (kind, _) in unsure.items()}}
+        kinds = {key: kind for key, (kind, _) in unsure.items() if kind != CLASSIC}
+        return {**self.foreign, **kinds}
 
     @property
     def takes_consumers(self) -> bool:
@@ -263,6 +281,26 @@ class Group:
     def rebalance_timeout_ms(self) -> int:
         """The longest rebalance timeout of its members."""
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+
+    # ---- the classic part as a whole -------------------------------------------------------
+
+    def take_classic(self, wall_ms: int) -> ClassicPart:
+        """Take the classic group out, with its members and their waiting requests."""
+        weight = sum(member.weighed_bytes for member in self.members.values())
+        weight += sum(map(expected_bytes, self.pending)) + topics_bytes(self.topics)
+        weight += len(self.protocol_type or "")
+        part = ClassicPart(weight, {name: getattr(self, name) for name in _CLASSIC})
+        self.weight.add(-weight)
+        empty = Group(self.group_id, wall_ms)
+        for name in _CLASSIC:
+            setattr(self, name, getattr(empty, name))
+        return part
+
+    def put_classic(self, part: ClassicPart) -> None:
+        """Put a classic group in, instead of the empty one."""
+        for name, value in part.fields.items():
+            setattr(self, name, value)
+        self.weight.add(part.bytes)
 
     # ---- members ---------------------------------------------------------------------------
 

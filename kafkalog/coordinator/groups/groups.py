@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kafkalog.config.group import GroupConfig
 from kafkalog.coordinator.core import append_error
 from kafkalog.coordinator.groups import rebalance, records
 from kafkalog.coordinator.groups.group import (
@@ -25,7 +26,9 @@ from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.runtime import STRING_BYTES_MAX
 
 __all__ = [
-    "answer_leave", "heartbeat", "join", "leave", "leaving_in", "sync", "validate_member",
+    "KNOWN_ID_VERSION", "NAMES_IN_SYNC_VERSION", "answer_leave", "answered", "check_join",
+    "heartbeat", "join", "leave", "leaving_in", "protocols_in", "rebalance_ms", "sync",
+    "validate_member",
 ]  # fmt: skip
 
 NEW_MEMBER_JOIN_MS = 300_000
@@ -64,18 +67,13 @@ def validate_member(group: Group, member_id: str, instance_id: str | None) -> Er
 
 def join(shard: GroupShard, step: Step, request: Call) -> None:
     """Answer a JoinGroup, or park it until its generation is complete."""
-    body = request.body
-    if request.version < NULL_NAME_VERSION:
-        request = request._replace(answer=_without_null(request.answer))
-    config = shard.config
-    low, high = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+    body, request = request.body, answered(request)
     group = shard.groups.get(body.group_id)
-    if not low <= body.session_timeout_ms <= high:
-        error = ErrorCode.INVALID_SESSION_TIMEOUT
+    error = check_join(shard.config, request)
+    if error is not ErrorCode.NONE:
+        pass
     elif group is None and body.member_id:
         error = ErrorCode.UNKNOWN_MEMBER_ID
-    elif _too_long(request):
-        error = ErrorCode.INVALID_REQUEST
     elif not shard.has_room(_more_bytes(group, request)):
         error = ErrorCode.GROUP_MAX_SIZE_REACHED  # no client retries it immediately
     else:
@@ -91,6 +89,21 @@ def join(shard: GroupShard, step: Step, request: Call) -> None:
     step.answer(request.answer, **rebalance.refused_join(error, member_id))
 
 
+def answered(request: Call) -> Call:
+    """A JoinGroup whose answer may name no protocol, whatever its version."""
+    if request.version >= NULL_NAME_VERSION:
+        return request
+    return request._replace(answer=_without_null(request.answer))
+
+
+def check_join(config: GroupConfig, request: Call) -> ErrorCode:
+    """Why a JoinGroup is refused whatever its group."""
+    low, high = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+    if not low <= request.body.session_timeout_ms <= high:
+        return ErrorCode.INVALID_SESSION_TIMEOUT
+    return ErrorCode.INVALID_REQUEST if _too_long(request) else ErrorCode.NONE
+
+
 def _too_long(request: Call) -> bool:
     """True if the client's id, or the member id made of it, fits in no answer or record."""
     body, client_id = request.body, request.client_id
@@ -102,7 +115,7 @@ def _too_long(request: Call) -> bool:
 def _more_bytes(group: Group | None, request: Call) -> int:
     """The memory a JoinGroup adds beyond its member's allowance; 0 for a member with little
     metadata."""
-    body, protocols = request.body, _protocols(request)
+    body, protocols = request.body, protocols_in(request)
     if group is not None:
         before = group.static.get(body.group_instance_id) or body.member_id
         if (known := group.members.get(before)) is not None:
@@ -136,10 +149,8 @@ def _join(shard: GroupShard, step: Step, group: Group, request: Call) -> ErrorCo
         return ErrorCode.GROUP_MAX_SIZE_REACHED
     if group.state is State.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if records.is_share(group) or (group.consumer and group.consumer.members):
+    if records.is_share(group):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    if group.takes_consumers:  # the last of them is leaving
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if not group.supports(body.protocol_type, (p.name for p in body.protocols)):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if not body.member_id:
@@ -195,7 +206,7 @@ def _add(shard: GroupShard, step: Step, group: Group, request: Call, member_id: 
     rebalance.begin_or_complete(shard, step, group)
 
 
-def _protocols(request: Call) -> Protocols:
+def protocols_in(request: Call) -> Protocols:
     """The member's protocols; a repeated name counts once."""
     found: dict[str, bytes] = {}
     for protocol in request.body.protocols:
@@ -203,23 +214,29 @@ def _protocols(request: Call) -> Protocols:
     return tuple(found.items())
 
 
+def rebalance_ms(request: Call) -> int:
+    """The time for a rebalance that a JoinGroup's member asks for."""
+    body = request.body
+    asked_ms: int = body.rebalance_timeout_ms if request.version else body.session_timeout_ms
+    return asked_ms
+
+
 def _describe(group: Group, member: Member, request: Call) -> None:
     """Take over what a JoinGroup says about its member."""
     body = request.body
-    asked_ms = body.rebalance_timeout_ms if request.version else body.session_timeout_ms
-    member.rebalance_timeout_ms = asked_ms
+    member.rebalance_timeout_ms = rebalance_ms(request)
     member.session_timeout_ms = body.session_timeout_ms
     if member.member_id in group.members:
-        group.speak(member, _protocols(request))
+        group.speak(member, protocols_in(request))
     else:
-        member.protocols = _protocols(request)
+        member.protocols = protocols_in(request)
 
 
 def _rejoin(shard: GroupShard, step: Step, group: Group, request: Call) -> ErrorCode:
     """A JoinGroup of a member of the group."""
     member = group.members[request.body.member_id]
     leads = member.member_id == group.leader
-    changed = member.protocols != _protocols(request)
+    changed = member.protocols != protocols_in(request)
     if group.state is State.EMPTY:
         return ErrorCode.UNKNOWN_MEMBER_ID
     if (

@@ -504,8 +504,9 @@ def expire(shard: GroupShard, step: Step) -> None:
     """Delete expired offsets, then groups that have become empty."""
     retention_ms = shard.config.offsets_retention_minutes * MINUTE_MS
     for group in list(shard.live()):
-        if group.commits or records.is_share(group):
-            continue  # a tombstone now would follow a newer commit
+        changes = group.consumer is not None and group.consumer.writing
+        if group.commits or changes or records.is_share(group):
+            continue  # a tombstone now would follow a newer commit, or depend on the outcome
         gone = expired(group, step.wall_ms, retention_ms)
         left = sum(map(len, group.offsets.values())) - len(gone)
         busy = group.pending or group.pending_offsets or group.writing

@@ -28,6 +28,7 @@ __all__ = [
     "fail_waiting",
     "hand_out",
     "heard_sync",
+    "keep_time",
     "members_for_leader",
     "refused_join",
     "remove_member",
@@ -38,6 +39,8 @@ __all__ = [
 
 
 LOG = logging.getLogger(__name__)
+PENDING_MS = 60_000
+"""How long a handed-out member id may wait for its member, if that is no longer known."""
 
 
 # ---- answers -------------------------------------------------------------------------------
@@ -287,7 +290,11 @@ def write_group(
         return
     # An empty group of a newer type becomes a classic one.
     foreign, consumer = group.newer_keys, group.consumer
-    group.foreign, group.consumer = {}, None
+    group.foreign = {}
+    if consumer is not None:
+        consumer.unsure.clear()
+        if not consumer.waiting:
+            group.consumer = None
     group.recorded = True
     group.writing += 1
 
@@ -299,6 +306,21 @@ def write_group(
         settle(step, error)
 
     step.write(shard.partition, [*records.foreign_tombstones(foreign), record], settled)
+
+
+def keep_time(shard: GroupShard, step: Step, group: Group) -> None:
+    """Start the timers that a group of this state needs and that do not run."""
+    for member in group.members.values():
+        if not shard.has_timer("session", group, member.member_id):
+            shard.keep_session(group, member, step.now_ms)
+    for member_id in group.pending:
+        if not shard.has_timer("session", group, member_id):
+            shard.set_timer("session", group, step.now_ms + PENDING_MS, member_id)
+    kind = {State.PREPARING: "join", State.COMPLETING: "sync"}.get(group.state)
+    if kind is not None and not shard.has_timer(kind, group):
+        delay = group.initial
+        wait_ms = group.rebalance_timeout_ms if delay is None else delay.delay_ms
+        shard.set_timer(kind, group, step.now_ms + wait_ms)
 
 
 def replaced_join(step: Step, answer: Answer | None) -> None:

@@ -75,6 +75,10 @@ class GroupShard(Shard):
         """Stop a timer if it runs."""
         self.timers.cancel((kind, self.partition, group.group_id, member_id))
 
+    def has_timer(self, kind: str, group: Group, member_id: str = "") -> bool:
+        """True if a timer of a group or member runs."""
+        return (kind, self.partition, group.group_id, member_id) in self.timers
+
     def keep_session(self, group: Group, member: Member, now_ms: int) -> None:
         """Restart a member's session."""
         self.set_timer("session", group, now_ms + member.session_timeout_ms, member.member_id)

@@ -23,7 +23,7 @@ def subscription(*topics: str) -> bytes:
     return CONSUMER_PROTOCOL.encode_subscription(0, {"topics": list(topics)})
 
 
-def config(**settings: int) -> GroupConfig:
+def config(**settings: Any) -> GroupConfig:
     """A GroupConfig from settings by their Python names."""
     return GroupConfig({name.replace("_", "."): value for name, value in settings.items()})
 

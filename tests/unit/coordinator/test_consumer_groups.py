@@ -276,8 +276,9 @@ def test_a_deletion_waits_for_the_write_in_progress(desk: ConsumerDesk) -> None:
 # ---- other requests ------------------------------------------------------------------------
 
 
-def test_the_two_protocols_do_not_mix(desk: ConsumerDesk) -> None:
+def test_the_two_protocols_do_not_mix_if_that_is_disabled() -> None:
     """A group with members takes only those of its own protocol."""
+    desk = ConsumerDesk(config(**MODERN, group_consumer_migration_policy="disabled"))
     desk.enter("a")
     protocols = [("range", subscription("t"))]
     refused = desk.join(protocols=protocols)

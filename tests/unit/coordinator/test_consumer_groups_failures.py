@@ -87,13 +87,15 @@ def test_a_member_that_gives_nothing_up_is_removed_after_a_slow_write(desk: Cons
 
 
 def test_a_classic_member_waits_for_the_last_of_the_others_to_leave(desk: ConsumerDesk) -> None:
-    """Its client tries again."""
+    """Then the group is a classic one, whatever the policy."""
     desk.enter("a")
     desk.held = []
     desk.beat("a", -1)
-    assert desk.join(protocols=CLASSIC).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    asked = desk.join(protocols=CLASSIC)
+    assert asked.waits
     desk.release()
-    assert desk.join(protocols=CLASSIC).error is ErrorCode.MEMBER_ID_REQUIRED
+    assert asked.error is ErrorCode.MEMBER_ID_REQUIRED
+    assert desk.join(asked.member_id, protocols=CLASSIC).waits
 
 
 def test_an_assignor_that_is_unknown_here_is_replaced_by_the_default(desk: ConsumerDesk) -> None:
