@@ -44,6 +44,7 @@ class Topics(Life):
         """Check for new topics and partitions, changed settings, and losses.  No transaction is
         open."""
         every = self.source.list_topics()
+        self._forget_aside(every)
         # Read after the topics were listed: a mirror stores what it will create before it does.
         self._look_for_copies([name for name in every if name.startswith(state.PREFIX)])
         infos = self.source.describe_topics(self.wish.names(every)).done
@@ -135,6 +136,13 @@ class Topics(Life):
         self.counts.aside[topic] = why
         for tp in [tp for tp in self.fetcher.positions if tp.topic == topic]:
             self.fetcher.core.forget(tp)
+
+    def _forget_aside(self, every: Iterable[str]) -> None:
+        """Forget those that the source no longer has: anyone who creates and deletes topics there
+        could fill the memory.  One that comes back is examined again."""
+        left = self.counts.aside.keys() & set(every)
+        if len(left) < len(self.counts.aside):
+            self.counts.aside = {name: self.counts.aside[name] for name in sorted(left)}
 
     # ---- copies ------------------------------------------------------------------------
 

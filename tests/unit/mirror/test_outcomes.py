@@ -381,6 +381,19 @@ def test_a_source_topic_recreated(two: Two) -> None:
     assert not two.copy().aside
 
 
+def test_a_topic_that_is_not_copied_and_is_deleted_is_forgotten(two: Two) -> None:
+    """Otherwise each name that was refused once would stay in memory."""
+    two.target.fill("t", ["there"])
+    send(two.source, 0)
+    with Running(two.mirror(refresh_ms=200)) as running:
+        wait_for(lambda: running.mirror.status.aside.keys() == {"t"}, "it is refused")
+        with kafkalog.Admin(two.source.bootstrap_servers) as admin:
+            admin.delete_topic("t")
+        wait_for(lambda: not running.mirror.status.aside, "it is forgotten")
+        send(two.source, 1)
+        wait_for(lambda: running.mirror.status.aside.keys() == {"t"}, "it is refused again")
+
+
 ENDED = {"Empty", "CompleteCommit", "CompleteAbort"}
 
 
