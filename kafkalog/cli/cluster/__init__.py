@@ -24,6 +24,7 @@ example:
   kafkalog cluster unregister 3 --bootstrap-server localhost:9092
   kafkalog cluster precheck --zookeeper zoo1:2181/kafka --config server.properties
   kafkalog cluster adopt --dir data --zookeeper zoo1:2181/kafka --node-id 4
+  kafkalog cluster adopt --dir data --config server.properties --execute
 """
 
 ACTIONS = {
@@ -71,9 +72,9 @@ OPTIONS = {
     "draw": ("try",),
     "security": ("try",),
     "node_id": ("adopt", "precheck"),
-    "config": ("precheck",),
-    "listen": ("precheck",),
-    "set": ("precheck",),
+    "config": ("adopt", "precheck"),
+    "listen": ("adopt", "precheck"),
+    "set": ("adopt", "precheck"),
 }
 """The options that belong to some actions only."""
 DEFAULT = "status"
@@ -105,7 +106,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--yes", action="store_true", help="elect --unclean: do not ask")
     _here(parser.add_argument_group("try, adopt, precheck"))
-    _node(parser.add_argument_group("precheck"))
+    _node(parser.add_argument_group("adopt, precheck"))
 
 
 def _here(group: Any) -> None:
@@ -152,13 +153,16 @@ def _here(group: Any) -> None:
 
 def _node(group: Any) -> None:
     group.add_argument(
-        "--config", metavar="FILE", help="precheck: the server.properties file of the node"
+        "--config", metavar="FILE", help="adopt, precheck: the server.properties file of the node"
     )
     group.add_argument(
-        "--listen", metavar="HOST:PORT", help="precheck: where it is to accept connections"
+        "--listen", metavar="HOST:PORT", help="adopt, precheck: where it is to accept connections"
     )
     repeated(
-        group, "--set", metavar="NAME=VALUE", help="precheck: a setting of it; may be repeated"
+        group,
+        "--set",
+        metavar="NAME=VALUE",
+        help="adopt, precheck: a setting of it; may be repeated",
     )
 
 

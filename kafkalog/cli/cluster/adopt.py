@@ -6,8 +6,10 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
+from kafkalog.cli.cluster.precheck import checked_settings
 from kafkalog.cli.common import UsageError, plural, table
 from kafkalog.cli.remote import say
+from kafkalog.cli.serve import settings_from
 
 if TYPE_CHECKING:
     from kafkalog.cluster.node.adoption import Adoption
@@ -20,29 +22,37 @@ __all__ = ["run"]
 def run(options: argparse.Namespace, words: list[str]) -> int:
     """Show the plan, or execute it."""
     from kafkalog.cluster.node import adoption
-    from kafkalog.cluster.node.joining import check_open_to_all
+    from kafkalog.cluster.node.joining import check_adopter
     from kafkalog.server.journal import TRANSACTIONS_TOPIC
     from kafkalog.zookeeper.reading import read_tree
-    from kafkalog.zookeeper.session import open_session
+    from kafkalog.zookeeper.security import security_of
+    from kafkalog.zookeeper.session import Timeouts, open_session
 
-    if words or options.dir is None or not options.zookeeper:
+    if words or options.dir is None:
         raise UsageError("adopt: give --dir DIR and --zookeeper HOST:PORT,.../CHROOT")
     if not os.path.isdir(options.dir):
         raise UsageError(f"{options.dir}: no such directory")
+    config = checked_settings(settings_from(options))
+    hosts = config.zookeeper_connect
+    if not hosts:
+        raise UsageError("adopt: give --zookeeper HOST:PORT,.../CHROOT, or a --config with it")
     image = adoption.read_alone(options.dir)
-    node = image.node_id if options.node_id is None else options.node_id
-    with open_session(options.zookeeper, lambda _: None) as session:
+    node = config.node_id if config.explicit("node.id") else image.node_id
+    timeouts, security = Timeouts(*config.zookeeper_timeouts_ms), security_of(config)
+    with open_session(hosts, lambda _: None, timeouts, security) as session:
         loaded = read_tree(session, node)
-        check_open_to_all(session, loaded.image, node)  # else no broker would serve the directory
+        whole = options.config is not None  # else only what protects the cluster is known to matter
+        check_adopter(session, loaded.image, node, config, whole)
         found = adoption.plan(image, loaded, node)
-        _show(options, image, loaded, found)
+        _show(options.dir, hosts, image, loaded, found)
         if not options.execute:
             say("nothing was changed; --execute does it")
             return 0
         aside = adoption.carry_out(options.dir, found, session)
     say(f"done: {options.dir} is node {node} of cluster {found.cluster}; its old metadata: {aside}")
     say("next:")
-    say(f"  kafkalog serve --dir {options.dir} --zookeeper {options.zookeeper} --node-id {node}")
+    how = f" --config {options.config}" if options.config is not None else ""
+    say(f"  kafkalog serve --dir {options.dir}{how} --zookeeper {hosts} --node-id {node}")
     say("  kafkalog cluster reassign --replication-factor 3 --execute --bootstrap-server ...")
     if TRANSACTIONS_TOPIC in image.topics:  # a single node's has 1, whatever its settings say
         say(f"  kafkalog configs alter --topic {TRANSACTIONS_TOPIC} "
@@ -51,7 +61,7 @@ def run(options: argparse.Namespace, words: list[str]) -> int:
 
 
 def _show(
-    options: argparse.Namespace, image: MetadataImage, loaded: Loaded, found: Adoption
+    directory: str, hosts: str, image: MetadataImage, loaded: Loaded, found: Adoption
 ) -> None:
     rows = [[topic.name, str(len(topic.partitions))] for topic in found.topics]
     if rows:
@@ -64,8 +74,8 @@ def _show(
         else "an empty tree"
     )
     count = sum(len(topic.partitions) for topic in found.topics)
-    say(f"{options.dir}: {plural(len(rows), 'topic')}, {plural(count, 'partition')}")
-    say(f"{options.zookeeper}: {there}")
+    say(f"{directory}: {plural(len(rows), 'topic')}, {plural(count, 'partition')}")
+    say(f"{hosts}: {there}")
     say(f"The directory becomes that of node {found.node} of cluster {found.cluster}, FOR GOOD: it "
         "can no longer be served by a single broker.")  # fmt: skip
     if known.cluster_id and known.cluster_id != image.cluster_id:

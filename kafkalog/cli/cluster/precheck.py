@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafkalog.config.server_properties import Properties
     from kafkalog.directory.identity import Found
 
-__all__ = ["run"]
+__all__ = ["checked_settings", "run"]
 
 
 def run(options: argparse.Namespace, words: list[str]) -> int:
@@ -54,22 +54,29 @@ def _show(options: argparse.Namespace, found: list[Finding]) -> None:
             print(f"{'':<6}  {one.remedy}")
 
 
+def checked_settings(given: Properties) -> ServerConfig:
+    """The settings of a node of a cluster on ZooKeeper.  Raises: ArgumentError."""
+    from kafkalog.config.protection import refuse_protections
+    from kafkalog.config.served import check_served
+    from kafkalog.config.server import ServerConfig
+
+    refuse_protections({**given.config, "zookeeper.connect": "the caller looks at it"})
+    config = ServerConfig.of(given.config)
+    check_served(config)
+    return config
+
+
 def _findings(options: argparse.Namespace, given: Properties) -> list[Finding]:
     """The findings of a start with these settings.
 
     Raises: ArgumentError: the settings or the directory are refused; UsageError, ZooKeeperAway.
     """
-    from kafkalog.config.protection import refuse_protections
-    from kafkalog.config.served import check_served
-    from kafkalog.config.server import ServerConfig
     from kafkalog.directory.identity import Found, look, node_number
     from kafkalog.replication.inter_broker import node_securities
     from kafkalog.server.listener_keys import ListenerKeys
     from kafkalog.server.network.listeners import planned
 
-    refuse_protections({**given.config, "zookeeper.connect": "to be checked below"})
-    config = ServerConfig.of(given.config)
-    check_served(config)
+    config = checked_settings(given)
     ListenerKeys(config, planned(config), "precheck")
     node_securities(config)
     if not config.zookeeper_connect:

@@ -10,7 +10,7 @@ import logging
 from typing import NamedTuple
 
 from kafkalog.cluster.node.defaults import taken_over
-from kafkalog.cluster.node.facts import WARN, Candidate, Facts, Finding
+from kafkalog.cluster.node.facts import PLAINTEXT, WARN, Candidate, Facts, Finding, brokers
 from kafkalog.cluster.node.gathering import gather
 from kafkalog.cluster.node.member import Member
 from kafkalog.cluster.node.precheck import findings, protection, refusal
@@ -28,7 +28,7 @@ from kafkalog.zookeeper.security import security_of
 from kafkalog.zookeeper.session import Session, Timeouts
 
 __all__ = [
-    "Assessed", "assess", "check_alone", "check_cluster", "check_open_to_all", "enter", "is_known",
+    "Assessed", "assess", "check_adopter", "check_alone", "check_cluster", "enter", "is_known",
     "join",
 ]  # fmt: skip
 
@@ -96,13 +96,26 @@ def check_alone(path: str, found: Found) -> None:
         )
 
 
-def check_open_to_all(session: Session, image: MetadataImage, node: int) -> None:
-    """Refuse a cluster whose protection a new node would undo.
+def check_adopter(
+    session: Session, image: MetadataImage, node: int, config: ServerConfig, whole: bool
+) -> None:
+    """Refuse to adopt a directory that no node with these settings could serve afterwards.
 
-    Raises: ArgumentError, ZooKeeperAway.
+    `whole`: they are all settings of the node; else it is only checked that it would not undo the
+    cluster's protection.
+
+    Raises: ArgumentError, InvalidSetting, ZooKeeperAway.
     """
-    mine = Candidate(node, ServerConfig(), False)
-    _heed(protection(gather(session, image, node), mine), session)
+    mine = Candidate(node, config, False)
+    facts = gather(session, image, node, node_securities(config))
+    closed = [one for one in facts.peers if PLAINTEXT not in one.endpoints.values()]
+    if closed and not whole:
+        raise ArgumentError(
+            f"the cluster at {session.hosts}: no plain text at "
+            f"{brokers(one.node for one in closed)}; "
+            "wanted the settings of this node, which say how it reaches them: --config FILE"
+        )
+    _heed(findings(facts, mine) if whole else protection(facts, mine), session)
 
 
 def is_known(found: Found, cluster: str) -> bool:

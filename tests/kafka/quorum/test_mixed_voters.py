@@ -12,8 +12,10 @@ import pytest
 import kafkalog
 from kafkalog.errors import TopicExists
 from tests.kafka.quorum.mixed import all_logs_equal, leader, led_by
-from tests.kafka.quorum.nodes import CONTROLLER, KAFKA, OURS, Quorum, until
+from tests.kafka.quorum.nodes import CONTROLLER, KAFKA, OPEN, OURS, Quorum, until
+from tests.kafka.quorum.secured import dressed
 from tests.support import apache
+from tests.support.secured import papers
 
 pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -25,6 +27,7 @@ MIXES = {
     "two of ours": ({SECOND: OURS, THIRD: OURS}, False),
     "one of ours, in the log": ({THIRD: OURS}, True),
     "three of ours": ({CONTROLLER: OURS, SECOND: OURS, THIRD: OURS}, True),
+    "one of ours, by SASL_SSL": ({THIRD: OURS}, True),
 }
 
 
@@ -32,10 +35,15 @@ MIXES = {
 def quorum(request: pytest.FixtureRequest, memory: Path) -> Iterator[Quorum]:
     kinds, dynamic = MIXES[request.param]
     home = memory / request.param.replace(" ", "-").replace(",", "")
+    dress = OPEN
+    if "SASL_SSL" in request.param:
+        files = home.with_suffix(".papers")
+        files.mkdir()
+        dress = dressed(papers(files))
     try:
         with Quorum(
             home, [THEIRS, MINE], controllers=(CONTROLLER, SECOND, THIRD), kinds=kinds,
-            dynamic=dynamic,
+            dynamic=dynamic, dress=dress,
         ) as running:  # fmt: skip
             running.nodes[THEIRS].begin(KAFKA)
             running.nodes[MINE].begin(OURS)
@@ -85,7 +93,7 @@ def test_a_leader_of_either_kind_fences_a_dead_broker(quorum: Quorum, kind: str)
     quorum.produce(topic, range(20))
     quorum.nodes[THEIRS].begin()
     quorum.in_sync(topic, THEIRS, MINE)
-    with kafkalog.Admin(quorum.bootstrap) as admin:
+    with kafkalog.Admin(quorum.bootstrap, config=quorum.client) as admin:
         admin.delete_topics([topic]).check()
 
 

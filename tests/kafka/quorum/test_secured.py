@@ -202,6 +202,20 @@ def test_quotas_of_either_are_enforced(quorum: Quorum, alice: dict[str, str]) ->
         assert answer.throttle_time_ms > 0
 
 
+def test_a_partition_moves_from_each_kind_to_the_other(quorum: Quorum) -> None:
+    """All its records, to a node that had none of it."""
+    quorum.create("moved", [THEIRS], [MINE], min_insync_replicas="1")
+    for partition in (0, 1):
+        quorum.produce("moved", range(100), partition)
+    with kafkalog.Admin(quorum.bootstrap, config=quorum.client) as admin:
+        places = {("moved", 0): [MINE], ("moved", 1): [THEIRS]}
+        admin.alter_partition_reassignments(places).check()
+        until(lambda: not admin.list_partition_reassignments(), "both have moved")
+    for partition, node in enumerate((MINE, THEIRS)):
+        quorum.in_sync("moved", node, partition=partition)
+    assert quorum.consumed("moved", 200, "mover") == sorted(2 * [b"%d" % n for n in range(100)])
+
+
 def test_the_controller_restarts(quorum: Quorum) -> None:
     """Brokers log in to it again."""
     quorum.controller.kill()

@@ -11,12 +11,14 @@ import pytest
 
 import kafkalog
 from kafkalog.client.link.connection import Connection
+from kafkalog.config.authorizer import ACL_AUTHORIZER
 from kafkalog.server.broker import node_of
 from kafkalog.server.replica_manager import ReplicaManager
 from kafkalog.testing.standin import StandIn
 from kafkalog.zookeeper import tree
 from kafkalog.zookeeper.session import open_session
-from tests.support.secured_nodes import LISTENER, NODES, SECRET, SecuredNodes
+from tests.support.secured import ALICE
+from tests.support.secured_nodes import LISTENER, LOGIN, NODES, SECRET, SecuredNodes
 from tests.support.waiting import wait_for
 
 LOGGER = "kafkalog.replication.inter_broker"
@@ -56,6 +58,28 @@ def test_three_nodes_share_a_partition(
         nodes.begin(gone)
         nodes.in_sync("t", *NODES)
         assert nodes.values("t") == [b"1", b"2", b"3"]
+
+
+@pytest.mark.long
+def test_a_partition_is_reassigned(tmp_path: Path, zookeeper: str) -> None:
+    """With its leader, while records are written; under an authorizer, and back."""
+    with SecuredNodes(tmp_path, zookeeper, "SASL_SSL") as nodes:
+        settings = {"authorizer.class.name": ACL_AUTHORIZER,
+                    "super.users": f"User:{LOGIN};User:{ALICE}"}  # fmt: skip
+        nodes.begin(*NODES, settings={**settings, "default.replication.factor": 2})
+        nodes.all_known()
+        with kafkalog.Admin(nodes.servers, config=nodes.client) as admin:
+            admin.create_topics([("t", -1, -1, {}, [[1, 2]])]).check()
+            nodes.in_sync("t", 1, 2)
+            for number, replicas in enumerate(((2, 3), (3, 1), (1, 2))):
+                nodes.produce("t", b"%d" % (2 * number))
+                admin.alter_partition_reassignments({("t", 0): list(replicas)}).check()
+                nodes.produce("t", b"%d" % (2 * number + 1))
+                nodes.in_sync("t", *replicas)
+                wait_for(lambda: not admin.list_partition_reassignments(), "it is over")
+                wait_for(lambda r=replicas: nodes.leader("t") in r, "one of them leads")
+        wanted = [b"%d" % number for number in range(6)]
+        wait_for(lambda: nodes.values("t") == wanted, "all are there")
 
 
 def test_transactions_and_groups(tmp_path: Path, zookeeper: str) -> None:
