@@ -10,7 +10,9 @@ from kafkalog.disk.layout import METADATA_TOPIC
 
 __all__ = ["lost_metadata", "lost_with"]
 
-INTERNAL = ("__cluster_metadata-", "__consumer_offsets-", "__transaction_state-")
+INTERNAL = (
+    "__cluster_metadata-", "__consumer_offsets-", "__transaction_state-", "__share_group_state-",
+)  # fmt: skip
 HEADER_BYTES = 61
 _LENGTH, _MAGIC, _CRC = 8, 16, 17
 
@@ -81,13 +83,15 @@ def _records(folder: str, data: bytes) -> list[str]:
 
 def _one(folder: str, key: bytes, value: bytes) -> str:
     from kafkalog.errors import KafkalogError
-    from kafkalog.wire.records import METADATA, OFFSETS, TRANSACTIONS
+    from kafkalog.wire.records import METADATA, OFFSETS, SHARE_STATE, TRANSACTIONS
 
     try:
         if folder.startswith("__cluster_metadata-"):
             name, _, fields = METADATA.decode(value)
             return f"{name} {_words(fields)}"
-        kinds = OFFSETS if folder.startswith("__consumer_offsets-") else TRANSACTIONS
+        kinds = OFFSETS
+        for one in (SHARE_STATE, TRANSACTIONS):
+            kinds = one if folder.startswith(f"{one.topic}-") else kinds
         name, _, fields = kinds.decode_key(key)
         return f"{name} {_words(fields)}" + ("" if value else ", its removal")
     except KafkalogError as problem:

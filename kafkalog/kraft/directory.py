@@ -309,6 +309,13 @@ _INTERNAL: dict[str, dict[str, str]] = {
         "segment.bytes": "104857600",
         "unclean.leader.election.enable": "false",
     },
+    "__share_group_state": {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "min.insync.replicas": "1",
+        "retention.ms": "-1",
+        "segment.bytes": "104857600",
+    },
 }
 
 

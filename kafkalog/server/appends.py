@@ -41,11 +41,13 @@ class Appends:
         done: Callable[[Exception | None], None],
         *,
         allowed: AbstractContextManager[bool] | None = None,
+        placed: Callable[[int], None] = lambda _offset: None,
     ) -> bool:
         """Append records as one batch; `done(None)` when they are as durable as acks=all promises.
 
         `epoch`: append only in this leader epoch; `producer`: the transaction that the batch
-        belongs to, or that the marker ends; `allowed`: held for the append.
+        belongs to, or that the marker ends; `allowed`: held for the append; `placed` gets the
+        offset of the first record, before `done` is called.
         Returns False if `allowed` forbids it: nothing was appended, and `done` is not called.
 
         `done` is called in another thread or in this one before this returns: with the error if
@@ -65,6 +67,7 @@ class Appends:
         except Exception as problem:
             done(problem)
             return True
+        placed(found.base_offset)
         self._acknowledger.wait_for(where, found, WAIT_MS, done)
         return True
 

@@ -35,6 +35,7 @@ from kafkalog.server.controller_apis.single_node import SingleNode
 from kafkalog.server.coordinators import (
     follow_coordinators,
     group_coordinator,
+    share_coordinator,
     transaction_coordinator,
 )
 from kafkalog.server.dispatch import Dispatch
@@ -44,6 +45,7 @@ from kafkalog.server.faults import Faults
 from kafkalog.server.handlers import routes_of
 from kafkalog.server.handlers.leaders import follow_addresses
 from kafkalog.server.handlers.tokens import expire_tokens
+from kafkalog.server.journal import SHARE_STATE_TOPIC
 from kafkalog.server.listener_keys import ListenerKeys
 from kafkalog.server.mechanisms import mechanisms_of
 from kafkalog.server.network import listeners as places
@@ -55,12 +57,14 @@ from kafkalog.server.partitions import Partitions
 from kafkalog.server.planning import Plan, complete, planned_of
 from kafkalog.server.quotas import ClientQuotas
 from kafkalog.server.replica_manager import ReplicaManager
+from kafkalog.server.share_persister import SharePersister
 from kafkalog.server.threads.acknowledger import Acknowledger
 from kafkalog.server.threads.deletions import Deletions
 from kafkalog.server.threads.isr_maintenance import IsrMaintenance
 from kafkalog.server.threads.serial_executor import SerialExecutor
 from kafkalog.server.threads.ticks import Ticks
 from kafkalog.server.threads.workers import Workers
+from kafkalog.server.topics import internal_topic
 from kafkalog.server.transactions.inter_broker_client import InterBrokerClient
 from kafkalog.server.transactions.markers import Markers
 from kafkalog.server.transactions.producer_ids import ProducerIds
@@ -241,6 +245,14 @@ class Broker:
         transactions = transaction_coordinator(
             config, metadata, partitions, appends, producer_ids, markers, clock
         )
+        share_states = share_coordinator(config, partitions, appends, clock, bulk.submit)
+        persister = self._owned(
+            SharePersister(
+                share_states, metadata, peers,
+                lambda: internal_topic(self._node, SHARE_STATE_TOPIC), name,
+            ),
+            SharePersister.stop,
+        )  # fmt: skip
         admission = self._admission = Admission(reactor, authorizer_of(config))
         self._owned(admission, Admission.join)
         admission.follow(metadata)
@@ -256,6 +268,7 @@ class Broker:
             authentication=authentication,
             coordinator=groups, acknowledger=acknowledger, advertised=advertised,
             producer_ids=producer_ids, bulk=bulk, transactions=transactions, guards=guards,
+            share_states=share_states, persister=persister,
             markers=markers, continuations=continuations, deletions=deletions,
             controller_apis=self._controller_apis(forwarder), peers=peers,
         )  # fmt: skip
@@ -333,6 +346,7 @@ class Broker:
         self._faults = self._owned(Faults(node, dispatch, workers.reroute), Faults.stop)
         self._owned(node.coordinator, Coordinator.close)
         self._owned(node.transactions, Coordinator.close)
+        self._owned(node.share_states, Coordinator.close)
         if self._manual:
             self._owned(Ticks(reactor, self._clock, self._name), Ticks.stop)
         elif isinstance(self._clock, SkippingClock):
@@ -346,6 +360,7 @@ class Broker:
         node.quotas.follow(node.metadata)
         node.coordinator.start()
         node.transactions.start()
+        node.share_states.start()
         reactor.start()
         self._keys.start(reactor, self._clock)
         node.admission.start(self._name)

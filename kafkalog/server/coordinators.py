@@ -1,7 +1,9 @@
-"""The coordinators of groups and of transactions, over the partitions of this broker."""
+"""The coordinators of groups, of transactions and of share partitions' states, over the partitions
+of this broker."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,16 +12,25 @@ from uuid import uuid4
 from kafkalog.coordinator.consumer_groups.patterns import Lookup
 from kafkalog.coordinator.groups.core import GroupCoordinatorState
 from kafkalog.coordinator.groups.offsets import Known
+from kafkalog.coordinator.share_state.core import Prune, ShareStateCoordinator
 from kafkalog.coordinator.thread import Coordinator
 from kafkalog.coordinator.transactions.core import TransactionCoordinatorState
 from kafkalog.coordinator.transactions.shard import Marker, Outside
 from kafkalog.server.group_topics import GroupTopics
-from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Journal, offsets_partition
+from kafkalog.server.journal import (
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTIONS_TOPIC,
+    Journal,
+    offsets_partition,
+)
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from kafkalog.clock import Clock
     from kafkalog.config.server import ServerConfig
-    from kafkalog.metadata.image import Change, MetadataImage
+    from kafkalog.metadata.image import Change, MetadataImage, Topic
     from kafkalog.metadata.source import Metadata
     from kafkalog.server.appends import Appends
     from kafkalog.server.node import Node
@@ -28,7 +39,14 @@ if TYPE_CHECKING:
     from kafkalog.server.transactions.producer_ids import ProducerIds
     from kafkalog.types import TopicPartition
 
-__all__ = ["follow_coordinators", "group_coordinator", "transaction_coordinator"]
+__all__ = [
+    "follow_coordinators",
+    "group_coordinator",
+    "share_coordinator",
+    "transaction_coordinator",
+]
+
+_logger = logging.getLogger(__name__)
 
 TRANSACTION_VERSION = "transaction.version"
 """The feature of KIP-890."""
@@ -95,27 +113,67 @@ def transaction_coordinator(
     return found
 
 
+def share_coordinator(
+    config: ServerConfig, partitions: Partitions, appends: Appends, clock: Clock,
+    submit: Callable[[Callable[[], None]], None],
+) -> Coordinator[ShareStateCoordinator]:  # fmt: skip
+    """The coordinator of share partitions' states, not started; ended by `close`.  `submit`: runs
+    what would delay it in another thread."""
+
+    def exists(topic_id: UUID, partition: int) -> bool:
+        name = partitions.name_of(topic_id)
+        return name is not None and partitions.has(name, partition)
+
+    def prune(effect: Prune) -> None:
+        """Delete records that later ones replace; all are committed."""
+        try:
+            log = partitions.existing_log(SHARE_STATE_TOPIC, effect.partition)
+            if log is not None and effect.offset > log.start_offset:
+                log.delete_before(effect.offset)
+        except Exception as problem:
+            _logger.info(
+                "%s-%d: records below %d are not deleted: %s", SHARE_STATE_TOPIC, *effect, problem
+            )
+            found.post(partial(found.core.not_pruned, effect))
+
+    journal = Journal(SHARE_STATE_TOPIC, partitions, appends)
+    core = ShareStateCoordinator(config, exists)
+    found: Coordinator[ShareStateCoordinator] = Coordinator(
+        core, journal, clock, name="share",
+        carry_out=lambda effect, _few: submit(partial(prune, effect)),
+    )  # fmt: skip
+    return found
+
+
 def follow_coordinators(node: Node) -> None:
     """Tell the coordinators which partitions they own, now and whenever the metadata changes, and
     when these can be read."""
 
-    def deleted(names: Collection[str]) -> None:
-        node.coordinator.post(partial(node.coordinator.core.drop_topics, frozenset(names)))
+    def deleted(topics: Collection[Topic]) -> None:
+        names = frozenset(one.name for one in topics)
+        node.coordinator.post(partial(node.coordinator.core.drop_topics, names))
+
+    def states_deleted(topics: Collection[Topic]) -> None:
+        ids = frozenset(one.id for one in topics)
+        node.share_states.post(partial(node.share_states.core.drop_topics, ids))
 
     def leads(partition: TopicPartition, epoch: int) -> None:
         if partition.topic == OFFSETS_TOPIC:
             node.coordinator.leads(partition.partition, epoch)
         elif partition.topic == TRANSACTIONS_TOPIC:
             node.transactions.leads(partition.partition, epoch)
+        elif partition.topic == SHARE_STATE_TOPIC:
+            node.share_states.leads(partition.partition, epoch)
 
     node.partitions.on_election = leads
     _follow(node, OFFSETS_TOPIC, node.coordinator, deleted)
-    _follow(node, TRANSACTIONS_TOPIC, node.transactions, lambda _names: None)
+    _follow(node, TRANSACTIONS_TOPIC, node.transactions, lambda _topics: None)
+    _follow(node, SHARE_STATE_TOPIC, node.share_states, states_deleted)
 
 
 def _follow(
     node: Node, name: str, coordinator: Coordinator[Any],
-    deleted: Callable[[Collection[str]], None],
+    deleted: Callable[[Collection[Topic]], None],
 ) -> None:  # fmt: skip
     def led(image: MetadataImage) -> dict[int, int]:
         """The partitions led here, and their epochs."""
@@ -143,7 +201,7 @@ def _follow(
         if new_here := {n: epoch for n, epoch in now.items() if n not in kept}:
             load(new, new_here)
         if gone:
-            deleted(gone)
+            deleted(change.gone)
 
     node.metadata.listen(changed)
     if name in node.image.topics:

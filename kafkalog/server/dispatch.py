@@ -4,6 +4,7 @@ import logging
 from typing import Any
 
 from kafkalog.coordinator.groups import core as groups
+from kafkalog.coordinator.share_state import messages as share_state
 from kafkalog.coordinator.transactions import core as transactions
 from kafkalog.errors import InvalidRequest, UnsupportedVersion
 from kafkalog.server.decoded_bytes import DecodedBytes
@@ -19,7 +20,7 @@ __all__ = ["Dispatch"]
 
 _logger = logging.getLogger(__name__)
 
-_COORDINATED = groups.SERVED | transactions.SERVED | {apis.TXN_OFFSET_COMMIT}
+_COORDINATED = groups.SERVED | transactions.SERVED | share_state.SERVED | {apis.TXN_OFFSET_COMMIT}
 WARNED_MAX = 1000
 """Kinds of unserved requests that are logged as warnings; later ones only at a lower level."""
 

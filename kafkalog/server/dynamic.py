@@ -79,4 +79,5 @@ def apply_each(*each: Callable[[], None]) -> None:
 
 def _lend(node: "Node", enough: bool) -> None:
     """Let the I/O threads do the coordinators' work if there are enough of them."""
-    node.coordinator.borrows = node.transactions.borrows = enough
+    for one in (node.coordinator, node.transactions, node.share_states):
+        one.borrows = enough

@@ -352,6 +352,8 @@ _OF_KEY = {
 
 
 def _coordinator(check: _Check) -> None:
+    if check.body.key_type == 2 and check.request.version >= 6:  # a share partition
+        _cluster(_ACTION)(check)
     right = _OF_KEY.get(check.body.key_type)
     if right is not None and check.request.version < 4:
         _whole(*right, "key")(check)

@@ -1,4 +1,5 @@
-"""The coordinators' journals: partitions of `__consumer_offsets` and `__transaction_state`."""
+"""The coordinators' journals: partitions of `__consumer_offsets`, `__transaction_state` and
+`__share_group_state`."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -15,6 +16,7 @@ from kafkalog.wire.error_codes import ErrorCode
 __all__ = [
     "OFFSETS_TOPIC",
     "REPLICATION_SETTINGS",
+    "SHARE_STATE_TOPIC",
     "TRANSACTIONS_TOPIC",
     "Journal",
     "offsets_partition",
@@ -22,9 +24,11 @@ __all__ = [
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
+SHARE_STATE_TOPIC = "__share_group_state"
 REPLICATION_SETTINGS = {
     OFFSETS_TOPIC: "offsets.topic.replication.factor",
     TRANSACTIONS_TOPIC: "transaction.state.log.replication.factor",
+    SHARE_STATE_TOPIC: "share.coordinator.state.topic.replication.factor",
 }
 """The settings with the number of replicas of each."""
 
@@ -47,16 +51,22 @@ class Journal:
         partition: int,
         epoch: int,
         records: Sequence[JournalRecord],
-        done: Callable[[ErrorCode], None],
+        done: Callable[..., None],
         producer: Producer | None = None,
     ) -> None:
-        """As Appends.append; `done` takes the error code, NONE if it succeeded."""
+        """As Appends.append; `done` takes the error code, NONE if it succeeded, and the offset of
+        the first record, -1 if nothing was appended."""
+        base_offset = -1
+
+        def placed(offset: int) -> None:
+            nonlocal base_offset
+            base_offset = offset
 
         def outcome(problem: Exception | None) -> None:
-            done(ErrorCode.NONE if problem is None else code_of(problem))
+            done(ErrorCode.NONE if problem is None else code_of(problem), base_offset)
 
         where = TopicPartition(self._topic, partition)
-        self._appends.append(where, epoch, records, producer, outcome)
+        self._appends.append(where, epoch, records, producer, outcome, placed=placed)
 
     def read(self, partition: int, epoch: int) -> Iterator[JournalBatch]:
         """All batches of a partition; none if nothing was ever written.

@@ -9,6 +9,7 @@ from kafkalog.server.network.listeners import INSIDE, INSIDE_PLACE, Advertised
 
 if TYPE_CHECKING:
     from kafkalog.coordinator.groups.core import GroupCoordinatorState
+    from kafkalog.coordinator.share_state.core import ShareStateCoordinator
     from kafkalog.coordinator.thread import Coordinator
     from kafkalog.coordinator.transactions.core import TransactionCoordinatorState
     from kafkalog.directory.manager import Manager
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from kafkalog.server.network.reactor import Reactor
     from kafkalog.server.partitions import Partitions
     from kafkalog.server.quotas import ClientQuotas
+    from kafkalog.server.share_persister import SharePersister
     from kafkalog.server.threads.acknowledger import Acknowledger
     from kafkalog.server.threads.deletions import Deletions
     from kafkalog.server.threads.serial_executor import SerialExecutor
@@ -105,6 +107,10 @@ class Node(NamedTuple):
     """Big requests, and batches that decompress to many bytes: only one of them takes its memory at
     a time, and the I/O threads stay free for small requests."""
     transactions: "Coordinator[TransactionCoordinatorState]"
+    share_states: "Coordinator[ShareStateCoordinator]"
+    """The states of share partitions that are coordinated here."""
+    persister: "SharePersister"
+    """Keeps the states of share partitions, here or on other brokers."""
     guards: "Guards"
     """Writes that the transaction coordinator allowed."""
     markers: "Markers"

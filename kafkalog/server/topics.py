@@ -5,7 +5,12 @@ from typing import TYPE_CHECKING
 
 from kafkalog.client.link.failures import failure
 from kafkalog.metadata.requests import NewSetting, NewTopic, NewTopics
-from kafkalog.server.journal import OFFSETS_TOPIC, REPLICATION_SETTINGS, TRANSACTIONS_TOPIC
+from kafkalog.server.journal import (
+    OFFSETS_TOPIC,
+    REPLICATION_SETTINGS,
+    SHARE_STATE_TOPIC,
+    TRANSACTIONS_TOPIC,
+)
 from kafkalog.server.node import Node
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -31,6 +36,8 @@ def _topic(node: Node, name: str) -> NewTopic:
         count, wanted = config.offsets_topic_num_partitions, _offsets_config(node)
     elif name == TRANSACTIONS_TOPIC:
         count, wanted = config.transaction_state_log_num_partitions, _transactions_config(node)
+    elif name == SHARE_STATE_TOPIC:
+        count, wanted = config.share_coordinator_state_topic_num_partitions, _states_config(node)
     else:
         return NewTopic(name)
     settings = [NewSetting(key, value) for key, value in wanted.items()]
@@ -57,6 +64,18 @@ def _transactions_config(node: Node) -> Mapping[str, str]:
         "min.insync.replicas": str(least),
         "segment.bytes": str(node.config.transaction_state_log_segment_bytes),
         "unclean.leader.election.enable": "false",
+    }
+
+
+def _states_config(node: Node) -> Mapping[str, str]:
+    """Kafka's own settings of `__share_group_state`: its coordinator deletes what it replaced."""
+    least = node.config.share_coordinator_state_topic_min_isr if node.clustered else 1
+    return {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "min.insync.replicas": str(least),
+        "retention.ms": "-1",
+        "segment.bytes": str(node.config.share_coordinator_state_topic_segment_bytes),
     }
 
 

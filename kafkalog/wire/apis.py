@@ -69,13 +69,6 @@ from kafkalog.wire.tables.later.share import (
     STREAMS_GROUP_HEARTBEAT,
     STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
 )
-from kafkalog.wire.tables.later.share_state import (
-    DELETE_SHARE_GROUP_STATE,
-    INITIALIZE_SHARE_GROUP_STATE,
-    READ_SHARE_GROUP_STATE,
-    READ_SHARE_GROUP_STATE_SUMMARY,
-    WRITE_SHARE_GROUP_STATE,
-)
 from kafkalog.wire.tables.later.telemetry import (
     GET_TELEMETRY_SUBSCRIPTIONS,
     PUSH_TELEMETRY,
@@ -90,6 +83,13 @@ from kafkalog.wire.tables.partitions import (
 )
 from kafkalog.wire.tables.quotas import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from kafkalog.wire.tables.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from kafkalog.wire.tables.share_state import (
+    DELETE_SHARE_GROUP_STATE,
+    INITIALIZE_SHARE_GROUP_STATE,
+    READ_SHARE_GROUP_STATE,
+    READ_SHARE_GROUP_STATE_SUMMARY,
+    WRITE_SHARE_GROUP_STATE,
+)
 from kafkalog.wire.tables.tokens import (
     CREATE_DELEGATION_TOKEN,
     DESCRIBE_DELEGATION_TOKEN,

@@ -234,7 +234,7 @@ def _records() -> Iterator[str]:
     yield "| --- | --- |"
     metadata = (f"{m.title} {_span(m.versions)}" for m in records.METADATA.kinds.values())
     yield f"| `__cluster_metadata` | {', '.join(metadata)} |"
-    for keyed in (records.OFFSETS, records.TRANSACTIONS):
+    for keyed in (records.OFFSETS, records.TRANSACTIONS, records.SHARE_STATE):
         kinds = (
             f"{value.title.removesuffix('Value')} {_span(value.versions)}"
             for _, value in keyed.kinds.values()

@@ -26,6 +26,8 @@ PRODUCER = {"transactional_id": "attacked", "producer_id": 1, "producer_epoch": 
 TRANSACTIONAL = {**GROUP, **PRODUCER, "generation_id_or_member_epoch": -1}
 TRY = {"validate_only": True, "timeout_ms": 1_000}
 WAIT = {"timeout_ms": 100}
+STATE = {"group_id": "attacked", "state_epoch": 0, "leader_epoch": 0, "start_offset": 0,
+         "delivery_complete_count": 0}  # fmt: skip
 ACL = {"resource_type": 2, "resource_pattern_type": 3, "operation": 3, "permission_type": 3}
 
 WORST: dict[Api, dict[str, Any]] = {
@@ -51,6 +53,12 @@ WORST: dict[Api, dict[str, Any]] = {
         "topic_partitions": [],
     },
     apis.CONSUMER_GROUP_DESCRIBE: {"include_authorized_operations": True},
+    apis.INITIALIZE_SHARE_GROUP_STATE: STATE,
+    apis.READ_SHARE_GROUP_STATE: STATE,
+    apis.WRITE_SHARE_GROUP_STATE: {**STATE, "first_offset": 0, "last_offset": 0,
+                                   "delivery_state": 2, "delivery_count": 1},
+    apis.DELETE_SHARE_GROUP_STATE: STATE,
+    apis.READ_SHARE_GROUP_STATE_SUMMARY: STATE,
     apis.API_VERSIONS: {"cluster_id": None, "node_id": -1},
     apis.CREATE_TOPICS: {**TRY, "num_partitions": -1, "replication_factor": -1, "value": "1"},
     apis.DELETE_TOPICS: {**WAIT, "name": "missing", "topic_id": uuid.UUID(int=0)},

@@ -357,6 +357,24 @@ def _transactions() -> None:
         producer_id_filters=[], duration_filter=-1)  # fmt: skip
 
 
+def _share_states() -> None:
+    """Requests among brokers; what they find depends on the coordinator's topic."""
+    row = {"partition": 0, "state_epoch": 0, "leader_epoch": 0, "start_offset": 0,
+           "delivery_complete_count": 0, "state_batches": []}  # fmt: skip
+    for api, version, fields in (
+        (apis.INITIALIZE_SHARE_GROUP_STATE, 0, ("partition", "state_epoch", "start_offset")),
+        (apis.READ_SHARE_GROUP_STATE, 0, ("partition", "leader_epoch")),
+        (apis.WRITE_SHARE_GROUP_STATE, 1, tuple(row)),
+        (apis.DELETE_SHARE_GROUP_STATE, 0, ("partition",)),
+        (apis.READ_SHARE_GROUP_STATE_SUMMARY, 1, ("partition", "leader_epoch")),
+    ):
+        asked = {name: row[name] for name in fields}
+        add(api.name, api, version, group_id="exact", only_denials=True,
+            topics=[{"topic_id": UNKNOWN_ID, "partitions": [asked]}])  # fmt: skip
+    add("FindCoordinator of a share partition", apis.FIND_COORDINATOR, 6, key_type=2,
+        coordinator_keys=["no key"])  # fmt: skip
+
+
 def _settings() -> None:
     keys = [name for name, _ in _SETTINGS.values()]
     for others in (False, True):  # brokers differ in the settings of groups and metrics
@@ -434,6 +452,6 @@ def _tokens() -> None:
             owner_principal_type="User", owner_principal_name=name)  # fmt: skip
 
 
-for _adding in (_data, _metadata, _offsets, _groups, _topics, _transactions, _settings, _cluster,
-                _security, _tokens):  # fmt: skip
+for _adding in (_data, _metadata, _offsets, _groups, _topics, _transactions, _share_states,
+                _settings, _cluster, _security, _tokens):  # fmt: skip
     _adding()

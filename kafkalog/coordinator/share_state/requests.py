@@ -46,8 +46,7 @@ MESSAGES = {
         "The leader epoch in the request is older than the epoch on the broker."
     ),
     ErrorCode.FENCED_STATE_EPOCH: (
-        "The share coordinator rejected the request because the share-group state epoch did not "
-        "match."
+        "The coordinator rejected the request because the state epoch did not match."
     ),
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
 }

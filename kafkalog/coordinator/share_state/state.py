@@ -18,7 +18,7 @@ from kafkalog.coordinator.share_state.persister import (
     UNINITIALIZED_OFFSET,
     StateBatch,
 )
-from kafkalog.disk.layout import uuid_text
+from kafkalog.disk.layout import parse_uuid, uuid_text
 
 __all__ = [
     "BATCHES_MAX",
@@ -51,6 +51,17 @@ class SharePartition(NamedTuple):
     def key(self) -> str:
         """The key by which its coordinator is found."""
         return f"{self.group_id}:{uuid_text(self.topic_id)}:{self.partition}"
+
+    @classmethod
+    def of(cls, key: str) -> SharePartition:
+        """The share partition of a key; a group id may have colons.
+
+        Raises: ValueError.
+        """
+        group_id, *rest = key.rsplit(":", 2)
+        if len(rest) < 2 or not group_id.strip():
+            raise ValueError(f"key: found {key!r}, wanted GROUP:TOPIC_ID:PARTITION")
+        return cls(group_id, parse_uuid(rest[0]), int(rest[1]))
 
 
 class ShareState(NamedTuple):

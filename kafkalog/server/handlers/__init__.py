@@ -25,6 +25,7 @@ from kafkalog.server.handlers import (
     quotas,
     records,
     sasl,
+    share_states,
     tokens,
     transactions,
     users,
@@ -149,6 +150,11 @@ ROUTES: dict[int, Route] = {
         (apis.CONSUMER_GROUP_HEARTBEAT, groups.to_consumer_groups),
         (apis.CONSUMER_GROUP_DESCRIBE, groups.to_consumer_groups),
         (apis.DESCRIBE_TOPIC_PARTITIONS, metadata.describe_topic_partitions),
+        (apis.INITIALIZE_SHARE_GROUP_STATE, share_states.to_coordinator, (_ACTION, _CLUSTER)),
+        (apis.READ_SHARE_GROUP_STATE, share_states.to_coordinator, (_ACTION, _CLUSTER)),
+        (apis.WRITE_SHARE_GROUP_STATE, share_states.to_coordinator, (_ACTION, _CLUSTER)),
+        (apis.DELETE_SHARE_GROUP_STATE, share_states.to_coordinator, (_ACTION, _CLUSTER)),
+        (apis.READ_SHARE_GROUP_STATE_SUMMARY, share_states.to_coordinator, (_ACTION, _CLUSTER)),
     )
 }  # fmt: skip
 """By API key: exactly the APIs that wire/tables says our broker serves."""

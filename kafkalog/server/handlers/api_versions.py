@@ -23,7 +23,11 @@ OF_METADATA_LOG = (apis.DESCRIBE_QUORUM, apis.UNREGISTER_BROKER, apis.UNREGISTER
 that sees them there asks until its time is up.  Kafka 3.9 on ZooKeeper leaves them out, too."""
 OF_VOTERS = (apis.ADD_RAFT_VOTER, apis.REMOVE_RAFT_VOTER)
 """APIs that change the voters, which only a cluster under controllers of its own can."""
-OF_FEATURES = (apis.CONSUMER_GROUP_HEARTBEAT, apis.CONSUMER_GROUP_DESCRIBE)
+OF_FEATURES = (
+    apis.CONSUMER_GROUP_HEARTBEAT, apis.CONSUMER_GROUP_DESCRIBE,
+    apis.INITIALIZE_SHARE_GROUP_STATE, apis.READ_SHARE_GROUP_STATE, apis.WRITE_SHARE_GROUP_STATE,
+    apis.DELETE_SHARE_GROUP_STATE, apis.READ_SHARE_GROUP_STATE_SUMMARY,
+)  # fmt: skip
 """APIs of features, which are levels in the metadata log."""
 Rows = tuple[tuple[int, int, int], ...]
 """Keys of APIs, with their first and last versions."""

@@ -1,15 +1,17 @@
-"""Groups: FindCoordinator is answered here, all else by the coordinator."""
+"""Groups: FindCoordinator, also of other coordinators, is answered here, all else by the group
+coordinator."""
 
 from functools import partial
 from typing import Any
 
 from kafkalog.coordinator.partitions import partition_for
+from kafkalog.coordinator.share_state.state import SharePartition
 from kafkalog.errors import for_clients
 from kafkalog.metadata.levels import GROUP_VERSION
 from kafkalog.security.permissions import Kind, Operation
 from kafkalog.server.failures import code_of
 from kafkalog.server.handlers.common import call_of, node_entry
-from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kafkalog.server.journal import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.server.topics import internal_topic
@@ -20,6 +22,10 @@ __all__ = ["find_coordinator", "to_consumer_groups", "to_coordinator"]
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 """The key types of FindCoordinator."""
+TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC, SHARE: SHARE_STATE_TOPIC}
+"""The topic of the coordinators that each finds."""
+SHARE_SINCE = 6
+"""The first version of FindCoordinator that finds the coordinator of a share partition."""
 SEVERAL_SINCE = 4
 """KIP-699: from this version on, one request has several keys."""
 
@@ -27,7 +33,10 @@ SEVERAL_SINCE = 4
 def find_coordinator(node: Node, request: Request) -> dict[str, Any]:
     """The leader of the partition for a group or a transactional id."""
     body = request.body
-    code, message = _coordinator_error(node, body.key_type)
+    code, message = ErrorCode.NONE, None
+    keys = body.coordinator_keys if request.version >= SEVERAL_SINCE else [body.key]
+    if body.key_type != SHARE or not all(_key_error(key)[0] for key in keys):
+        code, message = _coordinator_error(node, body.key_type, request.version)
     if request.version < SEVERAL_SINCE:
         return _place(node, request, body.key, code, message)
     return {
@@ -41,6 +50,8 @@ def find_coordinator(node: Node, request: Request) -> dict[str, Any]:
 def _place(
     node: Node, request: Request, key: str, code: ErrorCode, message: str | None
 ) -> dict[str, Any]:
+    if not code and request.body.key_type == SHARE:
+        code, message = _key_error(key)
     found = None if code else _coordinator(node, request, key)
     if found is not None:
         del found["rack"]
@@ -50,8 +61,7 @@ def _place(
 
 
 def _coordinator(node: Node, request: Request, key: str) -> dict[str, Any] | None:
-    name = OFFSETS_TOPIC if request.body.key_type == GROUP else TRANSACTIONS_TOPIC
-    topic = node.image.topics.get(name)
+    topic = node.image.topics.get(TOPICS[request.body.key_type])
     if topic is None:
         return None
     state = topic.partitions.get(partition_for(key, len(topic.partitions)))
@@ -59,14 +69,23 @@ def _coordinator(node: Node, request: Request, key: str) -> dict[str, Any] | Non
     return node_entry(node, request.peer.listener, leader) if leader >= 0 else None
 
 
-def _coordinator_error(node: Node, key_type: int) -> tuple[ErrorCode, str | None]:
-    if key_type == SHARE:
-        return ErrorCode.INVALID_REQUEST, "share groups are not supported yet"
-    if key_type not in (GROUP, TRANSACTION):
-        wanted = "0, a group, or 1, a transactional id"
+def _key_error(key: str) -> tuple[ErrorCode, str | None]:
+    try:
+        SharePartition.of(key)
+    except ValueError as error:
+        return ErrorCode.INVALID_REQUEST, str(error)
+    return ErrorCode.NONE, None
+
+
+def _coordinator_error(node: Node, key_type: int, version: int) -> tuple[ErrorCode, str | None]:
+    if key_type == SHARE and (version < SHARE_SINCE or node.on_zookeeper):
+        wanted = "no cluster on ZooKeeper" if node.on_zookeeper else f"version {SHARE_SINCE}"
+        return ErrorCode.INVALID_REQUEST, f"key type 2, a share partition: wanted {wanted}"
+    if key_type not in TOPICS:
+        wanted = "0, a group, 1, a transactional id, or 2, a share partition"
         return ErrorCode.INVALID_REQUEST, f"key type: found {key_type}, wanted {wanted}"
     try:
-        internal_topic(node, OFFSETS_TOPIC if key_type == GROUP else TRANSACTIONS_TOPIC)
+        internal_topic(node, TOPICS[key_type])
     except Exception as problem:
         code_of(problem)  # logged if Kafka has no code for it
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, for_clients(problem)

@@ -1,5 +1,5 @@
 """Requests to coordinators and leaders on other nodes of a cluster: whether a producer may write
-here, and to write a transaction's marker there."""
+here, to write a transaction's marker there, and about the states of share partitions."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import logging
 import queue
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog.client.link.connection import Connection
 from kafkalog.coordinator.partitions import partition_for
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import KafkalogError, UnsupportedVersion
 from kafkalog.replication.inter_broker import connect
 from kafkalog.server.journal import TRANSACTIONS_TOPIC
 from kafkalog.types import TopicPartition
@@ -41,6 +41,10 @@ BATCHED = 4
 """The first version of AddPartitionsToTxn that brokers send."""
 
 
+Body = dict[str, Any] | Callable[[int], dict[str, Any]]
+"""The fields of a request, or what makes them for a version."""
+
+
 class _Peer:
     """Requests to one node, in its own thread: all that have accumulated are sent together, and the
     answers come in the same order."""
@@ -62,7 +66,7 @@ class _Peer:
         """True if too many have not been sent."""
         return self._works.qsize() >= WAITING_MAX or self._bytes > WAITING_BYTES_MAX
 
-    def ask(self, api: Api, body: dict[str, Any], size: int, then: Callable[[Any], None]) -> None:
+    def ask(self, api: Api, body: Body, size: int, then: Callable[[Any], None]) -> None:
         """`then` is called in the thread with the response; None if there is none.  `size`: of its
         names, in bytes."""
         self._add(size)
@@ -98,8 +102,11 @@ class _Peer:
         left = deque(works)
         try:
             if works and (connection := self._connected()) is not None:
-                for one in works:
-                    connection.send(one.api, one.body, connection.version_of(one.api))
+                left = _offered(connection, works)
+                for one in left:
+                    version = connection.version_of(one.api)
+                    body = one.body(version) if callable(one.body) else one.body
+                    connection.send(one.api, body, version)
                 while left:
                     answer = connection.receive(ANSWER_MS)
                     _tell(left.popleft(), answer)
@@ -123,9 +130,23 @@ class _Peer:
 
 class _Work(NamedTuple):
     api: Api
-    body: dict[str, Any]
+    body: Body
     size: int
     then: Callable[[Any], None]
+
+
+def _offered(connection: Connection, works: Sequence[_Work]) -> deque[_Work]:
+    """The requests of APIs that the other node serves; the others have no answer."""
+    left = deque[_Work]()
+    for one in works:
+        try:
+            connection.version_of(one.api)
+        except UnsupportedVersion as problem:
+            _logger.info("%s", problem)
+            _tell(one, None)
+        else:
+            left.append(one)
+    return left
 
 
 def _tell(work: _Work, answer: Any) -> None:
@@ -237,7 +258,7 @@ class InterBrokerClient:
         then: Callable[[Results], None],
     ) -> None:
         """Ask whether a producer may write to these, which join its transaction if `joins`."""
-        self._ask(
+        self.ask(
             broker, apis.ADD_PARTITIONS_TO_TXN, question(identity, partitions, joins),
             len(identity.transactional_id) + sum(len(where.topic) + 50 for where in partitions),
             lambda answer: then(results_of(answer, partitions)),
@@ -256,14 +277,16 @@ class InterBrokerClient:
             "transaction_version": producer.version,
             "topics": [{"name": where.topic, "partition_indexes": [where.partition]}],
         }
-        self._ask(
+        self.ask(
             broker, apis.WRITE_TXN_MARKERS, {"markers": [marker]}, len(where.topic),
             lambda answer: done(outcome_in(answer, where)),
         )  # fmt: skip
 
-    def _ask(
-        self, broker: int, api: Api, body: dict[str, Any], size: int, then: Callable[[Any], None]
+    def ask(
+        self, broker: int, api: Api, body: Body, size: int, then: Callable[[Any], None]
     ) -> None:
+        """Send a request; `then` gets the response, or None if there is none.  `size`: of what
+        grows with the request, in bytes."""
         with self._lock:
             peer = None if self._stopped else self._peer(broker)
             if peer is not None and not peer.full:

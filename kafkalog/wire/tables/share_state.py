@@ -13,7 +13,7 @@ __all__ = [
 ]
 
 INITIALIZE_SHARE_GROUP_STATE = Api(
-    83, "InitializeShareGroupState", "0", flexible=0,
+    83, "InitializeShareGroupState", "0", flexible=0, served="0",
     request="""
         GroupId:str,
         Topics[]{
@@ -29,7 +29,7 @@ INITIALIZE_SHARE_GROUP_STATE = Api(
 )  # fmt: skip
 
 READ_SHARE_GROUP_STATE = Api(
-    84, "ReadShareGroupState", "0", flexible=0,
+    84, "ReadShareGroupState", "0", flexible=0, served="0",
     request="""
         GroupId:str,
         Topics[]{
@@ -51,7 +51,7 @@ READ_SHARE_GROUP_STATE = Api(
 )  # fmt: skip
 
 WRITE_SHARE_GROUP_STATE = Api(
-    85, "WriteShareGroupState", "0-1", flexible=0,
+    85, "WriteShareGroupState", "0-1", flexible=0, served="0-1",
     request="""
         GroupId:str,
         Topics[]{
@@ -74,7 +74,7 @@ WRITE_SHARE_GROUP_STATE = Api(
 )  # fmt: skip
 
 DELETE_SHARE_GROUP_STATE = Api(
-    86, "DeleteShareGroupState", "0", flexible=0,
+    86, "DeleteShareGroupState", "0", flexible=0, served="0",
     request="GroupId:str, Topics[]{TopicId:uuid, Partitions[]{Partition:i32}}",
     response="""
         Results[]{
@@ -85,7 +85,7 @@ DELETE_SHARE_GROUP_STATE = Api(
 )  # fmt: skip
 
 READ_SHARE_GROUP_STATE_SUMMARY = Api(
-    87, "ReadShareGroupStateSummary", "0-1", flexible=0,
+    87, "ReadShareGroupStateSummary", "0-1", flexible=0, served="0-1",
     request="""
         GroupId:str,
         Topics[]{

@@ -1,0 +1,290 @@
+"""Keeps the states of share partitions: finds the coordinator of each, on this broker or another,
+and tries again while it moves, loads or does not answer.
+
+The metadata say which broker coordinates: nobody is asked.  Source: Kafka's DefaultStatePersister
+and PersisterStateManager, whose waits are longer.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.coordinator.partitions import partition_for
+from kafkalog.coordinator.share_state.messages import API_OF, question, results_in
+from kafkalog.coordinator.share_state.persister import (
+    Changed,
+    DeleteState,
+    InitializeState,
+    ReadState,
+    ReadSummary,
+    StateRead,
+    SummaryRead,
+    WriteState,
+)
+from kafkalog.coordinator.share_state.requests import Request, Result, failed
+from kafkalog.coordinator.share_state.state import SharePartition
+from kafkalog.server.journal import SHARE_STATE_TOPIC
+from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkalog.coordinator.share_state.core import ShareStateCoordinator
+    from kafkalog.coordinator.step import Step
+    from kafkalog.coordinator.thread import Coordinator
+    from kafkalog.metadata.source import Metadata
+    from kafkalog.server.transactions.inter_broker_client import InterBrokerClient
+
+__all__ = ["SharePersister"]
+
+PATIENCE_S = 15.0
+"""How long a request is tried again, about as long as Kafka's persister does."""
+PAUSE_S, PAUSE_MAX_S = 0.05, 1.0
+"""The first pause before another attempt, and the longest; each is twice as long as the one
+before."""
+HELD_BYTES_MAX = 64 << 20
+"""Requests that have no result, about; any beyond get COORDINATOR_NOT_AVAILABLE at once."""
+REQUEST_BYTES, BATCH_BYTES = 500, 150
+"""Approximate memory of a request about one share partition, and of each of its batches."""
+_AGAIN = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""Errors that another attempt may mend."""
+_logger = logging.getLogger(__name__)
+
+
+class _Call:
+    """The requests of one call, all of one kind, and their results."""
+
+    def __init__(
+        self, group_id: str, asked: Sequence[Request], done: Callable[[Sequence[Any]], None]
+    ) -> None:
+        self.group_id, self.asked = group_id, asked
+        self.until_s = time.monotonic() + PATIENCE_S
+        self.size = sum(
+            REQUEST_BYTES + len(group_id)
+            + (BATCH_BYTES * len(one.state_batches) if isinstance(one, WriteState) else 0)
+            for one in asked
+        )  # fmt: skip
+        self._done = done
+        self._lock = threading.Lock()  # guards the next one
+        self._results: dict[int, Result] = {}
+
+    def settle(self, results: dict[int, Result]) -> bool:
+        """Take results by number; True if these were the last ones."""
+        with self._lock:
+            self._results |= results
+            return bool(results) and len(self._results) == len(self.asked)
+
+    def finish(self) -> None:
+        """Report the results, once there are all of them."""
+        try:
+            self._done([self._results[number] for number in range(len(self.asked))])
+        except Exception:
+            _logger.exception("a failure of what was to go on")
+
+    def failed(self, numbers: Sequence[int], error: ErrorCode) -> dict[int, Result]:
+        """The results of requests that are given up."""
+        return {number: failed(self.asked[number], error) for number in numbers}
+
+
+class SharePersister:
+    """A Persister.  Safe to call from any thread; ended by `stop`."""
+
+    def __init__(
+        self, states: Coordinator[ShareStateCoordinator], metadata: Metadata,
+        peers: InterBrokerClient | None, create: Callable[[], None], name: str,
+    ) -> None:  # fmt: skip
+        """`states`: this broker's coordinator; `peers`: in a cluster, the requests to others;
+        `create` makes sure that `__share_group_state` exists, or raises."""
+        self._states, self._metadata, self._peers = states, metadata, peers
+        self._create = create
+        self._wake = threading.Condition()  # guards what follows
+        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = count()
+        self._held_bytes = 0
+        self._stopped = False
+        self._thread = threading.Thread(target=self._loop, name=f"{name} persister", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop: what has no result now gets COORDINATOR_NOT_AVAILABLE once its attempt ends."""
+        with self._wake:
+            self._stopped = True
+            self._wake.notify_all()
+        self._thread.join()
+
+    # ---- requests --------------------------------------------------------------------------
+
+    def initialize(self, group_id: str, states: Sequence[InitializeState], done: Changed) -> None:
+        """As Persister.initialize."""
+        self._begin(group_id, states, done)
+
+    def read(
+        self,
+        group_id: str,
+        states: Sequence[ReadState],
+        done: Callable[[Sequence[StateRead]], None],
+    ) -> None:
+        """As Persister.read."""
+        self._begin(group_id, states, done)
+
+    def write(self, group_id: str, states: Sequence[WriteState], done: Changed) -> None:
+        """As Persister.write."""
+        self._begin(group_id, states, done)
+
+    def delete(self, group_id: str, states: Sequence[DeleteState], done: Changed) -> None:
+        """As Persister.delete."""
+        self._begin(group_id, states, done)
+
+    def read_summary(
+        self,
+        group_id: str,
+        states: Sequence[ReadSummary],
+        done: Callable[[Sequence[SummaryRead]], None],
+    ) -> None:
+        """As Persister.read_summary."""
+        self._begin(group_id, states, done)
+
+    def _begin(
+        self, group_id: str, asked: Sequence[Request], done: Callable[[Sequence[Any]], None]
+    ) -> None:
+        call = _Call(group_id, asked, done)
+        if not asked:
+            call.finish()
+            return
+        numbers = range(len(asked))
+        with self._wake:
+            fits = not self._stopped and self._held_bytes + call.size <= HELD_BYTES_MAX
+            self._held_bytes += call.size
+        if fits:
+            self._attempt(call, numbers, PAUSE_S)
+        else:
+            self._settle(call, call.failed(numbers, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+    def _settle(self, call: _Call, results: dict[int, Result]) -> None:
+        if call.settle(results):
+            with self._wake:
+                self._held_bytes -= call.size
+            call.finish()
+
+    # ---- attempts --------------------------------------------------------------------------
+
+    def _attempt(self, call: _Call, numbers: Sequence[int], pause_s: float) -> None:
+        """Ask the coordinators.  `pause_s`: before the next attempt."""
+        topic = self._metadata.image.topics.get(SHARE_STATE_TOPIC)
+        if topic is None:
+            if not self._later(0, partial(self._create_first, call, numbers, pause_s)):
+                self._give_up(call, numbers, pause_s)
+            return
+        places: dict[int | None, list[int]] = {}
+        for number in numbers:
+            one = call.asked[number]
+            key = SharePartition(call.group_id, one.topic_id, one.partition).key
+            where = TopicPartition(SHARE_STATE_TOPIC, partition_for(key, len(topic.partitions)))
+            broker = None if self._peers is None else self._peers.leader(where)
+            places.setdefault(broker, []).append(number)
+        for broker, some in places.items():
+            answered = partial(self._answered, call, some, pause_s)
+            asked = [call.asked[number] for number in some]
+            if broker is None:
+                self._ask_here(call.group_id, asked, answered)
+            else:
+                self._ask(broker, call.group_id, asked, answered)
+
+    def _create_first(self, call: _Call, numbers: Sequence[int], pause_s: float) -> None:
+        try:
+            self._create()
+        except Exception as problem:
+            _logger.info("%s: %s", SHARE_STATE_TOPIC, problem)
+        if SHARE_STATE_TOPIC in self._metadata.image.topics:
+            self._attempt(call, numbers, pause_s)
+        else:  # or the controller has it, and this node will
+            self._give_up(call, numbers, pause_s)
+
+    def _give_up(self, call: _Call, numbers: Sequence[int], pause_s: float) -> None:
+        """There is no coordinator in this attempt."""
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        self._answered(call, numbers, pause_s, list(call.failed(numbers, error).values()))
+
+    def _ask_here(
+        self, group_id: str, asked: Sequence[Request], answered: Callable[[Any], None]
+    ) -> None:
+        def event(step: Step) -> None:
+            def done(step: Step, results: Sequence[Result]) -> None:
+                step.answers.append((lambda _body: answered(results), {}))
+
+            self._states.core.take(step, group_id, asked, done)
+
+        if not self._states.ask(event, REQUEST_BYTES * len(asked)):
+            answered([failed(one, ErrorCode.COORDINATOR_NOT_AVAILABLE) for one in asked])
+
+    def _ask(
+        self, broker: int, group_id: str, asked: Sequence[Request], answered: Callable[[Any], None]
+    ) -> None:
+        api = API_OF[type(asked[0])]
+
+        def then(answer: Any) -> None:
+            found = {} if answer is None else results_in(api, answer)
+            missing = ErrorCode.UNKNOWN_SERVER_ERROR
+            if answer is None:
+                missing = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            answered(
+                [found.get((one.topic_id, one.partition)) or failed(one, missing) for one in asked]
+            )
+
+        assert self._peers is not None
+        size = REQUEST_BYTES * len(asked)
+        self._peers.ask(broker, api, partial(question, group_id, asked), size, then)
+
+    def _answered(
+        self, call: _Call, numbers: Sequence[int], pause_s: float, results: Sequence[Result]
+    ) -> None:
+        found = dict(zip(numbers, results, strict=True))
+        again: list[int] = []
+        if time.monotonic() + pause_s < call.until_s:
+            again = [number for number, one in found.items() if one.error in _AGAIN]
+        self._settle(call, {n: one for n, one in found.items() if n not in again})
+        if again:
+            pause = min(2 * pause_s, PAUSE_MAX_S)
+            attempt = partial(self._attempt, call, again, pause)
+            if not self._later(pause_s, attempt):
+                self._settle(call, {number: found[number] for number in again})
+
+    # ---- the thread ------------------------------------------------------------------------
+
+    def _later(self, pause_s: float, work: Callable[[], None]) -> bool:
+        """Run `work` in the thread after a pause; False: this has stopped."""
+        with self._wake:
+            if self._stopped:
+                return False
+            heapq.heappush(self._queue, (time.monotonic() + pause_s, next(self._numbers), work))
+            self._wake.notify_all()
+        return True
+
+    def _next(self) -> Callable[[], None] | None:
+        with self._wake:
+            while True:
+                now_s = time.monotonic()
+                if self._queue and (self._stopped or self._queue[0][0] <= now_s):
+                    return heapq.heappop(self._queue)[2]
+                if self._stopped:
+                    return None
+                self._wake.wait(self._queue[0][0] - now_s if self._queue else None)
+
+    def _loop(self) -> None:
+        while (work := self._next()) is not None:
+            try:
+                work()
+            except Exception:
+                _logger.exception("a failure of what was to run")  # the next has its turn
