@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kafkalog.config.declare import Settings, Whole, Word, Words
+from kafkalog.config.share_records import ShareRecordSettings
 from kafkalog.errors import InvalidSetting
 
 __all__ = ["ConsumerGroupConfig", "GroupSettings", "group_problems", "in_effect", "own_problem"]
@@ -73,7 +74,7 @@ class ConsumerGroupConfig(Settings):
     )
 
 
-class GroupSettings(Settings):
+class GroupSettings(ShareRecordSettings):
     """The settings of a single group."""
 
     scope = "group"
@@ -116,7 +117,7 @@ def in_effect(own: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, int
     """A group's own settings, within the bounds that its broker has now."""
     found = {}
     for name, setting in GroupSettings.table.items():
-        if name in own:
+        if name in own and name not in ShareRecordSettings.table:
             rest = name.removeprefix("consumer.")
             low, high = (given[f"group.consumer.{end}.{rest}"] for end in ("min", "max"))
             try:

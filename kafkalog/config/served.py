@@ -13,6 +13,7 @@ from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.consumer_group import group_problems
 from kafkalog.config.listeners import ListenerSettings
 from kafkalog.config.quorum import Around, QuorumConfig
+from kafkalog.config.share_records import record_problems
 from kafkalog.errors import InvalidSetting
 
 __all__ = ["INTERNAL_SEGMENT_BYTES", "SEGMENT_BYTES_MIN", "check_segment_bytes", "check_served"]
@@ -88,6 +89,7 @@ def _problems(config: BrokerConfig) -> Iterator[tuple[str, object, str]]:
             lag = f"replica.lag.time.max.ms, {given['replica.lag.time.max.ms']}"
             yield wait, given[wait], f"at most {lag}, and {REPLICA_SOCKET_MS}"
     yield from group_problems(given)
+    yield from record_problems(given)
     replicas = "offsets.topic.replication.factor"
     if given.get(replicas, 0) > SHORT_MAX:
         yield replicas, given[replicas], f"at most {SHORT_MAX}"

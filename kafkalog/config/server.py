@@ -13,6 +13,7 @@ from kafkalog.config.quorum import QuorumConfig
 from kafkalog.config.quota import QuotaConfig
 from kafkalog.config.replica import ReplicaConfig
 from kafkalog.config.sasl import SaslServerSettings
+from kafkalog.config.share_records import ShareRecordsConfig
 from kafkalog.config.share_state import ShareStateConfig
 from kafkalog.config.ssl import KEY_SETTINGS, ServerSslSettings
 from kafkalog.config.tokens import TokenSettings
@@ -30,6 +31,7 @@ class ServerConfig(
     ListenerSettings,
     BrokerConfig,
     GroupConfig,
+    ShareRecordsConfig,
     TransactionConfig,
     ShareStateConfig,
     ReplicaConfig,

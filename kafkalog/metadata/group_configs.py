@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from kafkalog.config import share_records
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.consumer_group import GroupSettings, own_problem
 from kafkalog.config.declare import Setting
@@ -36,7 +37,8 @@ def problem_of(
             own[key] = setting.checked(value)
         except InvalidSetting as error:
             return str(error)
-    return own_problem(own, static)
+    of_records = {key: own.pop(key) for key in list(own) if key in share_records.NAMES}
+    return own_problem(own, static) or share_records.own_problem(of_records, static)
 
 
 class GroupEntry(NamedTuple):
@@ -57,6 +59,8 @@ def group_entries(own: Mapping[str, str], static: BrokerConfig) -> Iterator[Grou
             chain.append((name, own[name], GROUP_SOURCE))
         if setting.synonym in static:
             chain.append((setting.synonym, setting.show(static[setting.synonym]), source))
+        elif name in share_records.NAMES:  # no setting of the broker stands for it
+            chain.append((name, setting.show(setting.default), DEFAULT_SOURCE))
         if chain:
             yield GroupEntry(name, chain, setting)
     for name, value in own.items():

@@ -58,6 +58,7 @@ from kafkalog.server.planning import Plan, complete, planned_of
 from kafkalog.server.quotas import ClientQuotas
 from kafkalog.server.replica_manager import ReplicaManager
 from kafkalog.server.share_persister import SharePersister
+from kafkalog.server.shares import shares_of
 from kafkalog.server.threads.acknowledger import Acknowledger
 from kafkalog.server.threads.deletions import Deletions
 from kafkalog.server.threads.isr_maintenance import IsrMaintenance
@@ -69,6 +70,7 @@ from kafkalog.server.transactions.inter_broker_client import InterBrokerClient
 from kafkalog.server.transactions.markers import Markers
 from kafkalog.server.transactions.producer_ids import ProducerIds
 from kafkalog.server.transactions.write_guards import Guards
+from kafkalog.shares.leader import Shares
 
 if TYPE_CHECKING:
     from kafkalog.replication.membership import Controlling
@@ -253,6 +255,7 @@ class Broker:
             ),
             SharePersister.stop,
         )  # fmt: skip
+        shares = shares_of(config, metadata, partitions, persister, clock, name)
         admission = self._admission = Admission(reactor, authorizer_of(config))
         self._owned(admission, Admission.join)
         admission.follow(metadata)
@@ -270,7 +273,7 @@ class Broker:
             producer_ids=producer_ids, bulk=bulk, transactions=transactions, guards=guards,
             share_states=share_states, persister=persister,
             markers=markers, continuations=continuations, deletions=deletions,
-            controller_apis=self._controller_apis(forwarder), peers=peers,
+            controller_apis=self._controller_apis(forwarder), peers=peers, shares=shares,
         )  # fmt: skip
         self._start(self._node, endpoints)
 
@@ -347,6 +350,7 @@ class Broker:
         self._owned(node.coordinator, Coordinator.close)
         self._owned(node.transactions, Coordinator.close)
         self._owned(node.share_states, Coordinator.close)
+        self._owned(node.shares, Shares.stop)
         if self._manual:
             self._owned(Ticks(reactor, self._clock, self._name), Ticks.stop)
         elif isinstance(self._clock, SkippingClock):
@@ -361,6 +365,7 @@ class Broker:
         node.coordinator.start()
         node.transactions.start()
         node.share_states.start()
+        node.shares.start()
         reactor.start()
         self._keys.start(reactor, self._clock)
         node.admission.start(self._name)

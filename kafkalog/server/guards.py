@@ -555,6 +555,8 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
                              _shown(_DESCRIBE, _G, "groups", "group_id"))),
     (apis.DELETE_GROUPS, _each(_DELETE, _G, "groups_names")),
     (apis.OFFSET_DELETE, _whole(_DELETE, _G, "group_id"), _each(_READ, _T, "topics")),
+    # Their handlers check each topic: those of a session, too.
+    *((api, _whole(_READ, _G, "group_id")) for api in (apis.SHARE_FETCH, apis.SHARE_ACKNOWLEDGE)),
     (apis.API_VERSIONS,),
     (apis.SASL_HANDSHAKE,),
     (apis.SASL_AUTHENTICATE,),

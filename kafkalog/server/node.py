@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kafkalog.server.transactions.markers import Markers
     from kafkalog.server.transactions.producer_ids import ProducerIds
     from kafkalog.server.transactions.write_guards import Guards
+    from kafkalog.shares.leader import Shares
 
 __all__ = ["Node", "Serving"]
 
@@ -122,6 +123,8 @@ class Node(NamedTuple):
     """Carries out requests about the whole cluster."""
     peers: "InterBrokerClient | None"
     """Requests to other brokers; None: a single node."""
+    shares: "Shares"
+    """The share groups' records of the partitions that are led here."""
 
     @property
     def clock(self) -> Clock:

@@ -8,6 +8,7 @@ Source: KIP-932, and the behaviour of Apache Kafka 4.4's share sessions.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 from uuid import UUID
@@ -74,6 +75,7 @@ class Sessions:
         """Approximate memory of all."""
         self._all: dict[Key, Session] = {}
         self._by_connection: dict[int, set[Key]] = {}
+        self._groups: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._all)
@@ -81,6 +83,10 @@ class Sessions:
     def get(self, key: Key) -> Session | None:
         """The session of a member."""
         return self._all.get(key)
+
+    def has_group(self, group: str) -> bool:
+        """True if a member of the group has a session."""
+        return group in self._groups
 
     def connections(self) -> list[int]:
         """The connections that have sessions."""
@@ -138,6 +144,9 @@ class Sessions:
         session = self._all.pop(key, None)
         if session is not None:
             self.bytes -= session.bytes
+            self._groups[key.group] -= 1
+            if not self._groups[key.group]:
+                del self._groups[key.group]
             keys = self._by_connection[session.connection]
             keys.discard(key)
             if not keys:
@@ -169,6 +178,7 @@ class Sessions:
         if len(self._all) >= self.sessions_max or self.bytes + session.bytes > self.bytes_max:
             raise self._full()
         self._all[session.key] = session
+        self._groups[session.key.group] += 1
         self._by_connection.setdefault(session.connection, set()).add(session.key)
         self.bytes += session.bytes
 

@@ -59,6 +59,12 @@ WORST: dict[Api, dict[str, Any]] = {
                                    "delivery_state": 2, "delivery_count": 1},
     apis.DELETE_SHARE_GROUP_STATE: STATE,
     apis.READ_SHARE_GROUP_STATE_SUMMARY: STATE,
+    apis.SHARE_FETCH: {
+        **GROUP, "share_session_epoch": 0, "max_wait_ms": 100, "min_bytes": 1 << 30,
+        "max_bytes": 1 << 30, "max_records": 1 << 30, "batch_size": 1, "share_acquire_mode": 0,
+        "is_renew_ack": False, "acknowledgement_batches": [],
+    },
+    apis.SHARE_ACKNOWLEDGE: {**GROUP, "share_session_epoch": 1, "is_renew_ack": True},
     apis.API_VERSIONS: {"cluster_id": None, "node_id": -1},
     apis.CREATE_TOPICS: {**TRY, "num_partitions": -1, "replication_factor": -1, "value": "1"},
     apis.DELETE_TOPICS: {**WAIT, "name": "missing", "topic_id": uuid.UUID(int=0)},

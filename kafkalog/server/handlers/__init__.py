@@ -26,6 +26,7 @@ from kafkalog.server.handlers import (
     records,
     sasl,
     share_states,
+    shares,
     tokens,
     transactions,
     users,
@@ -155,6 +156,8 @@ ROUTES: dict[int, Route] = {
         (apis.WRITE_SHARE_GROUP_STATE, share_states.to_coordinator, (_ACTION, _CLUSTER)),
         (apis.DELETE_SHARE_GROUP_STATE, share_states.to_coordinator, (_ACTION, _CLUSTER)),
         (apis.READ_SHARE_GROUP_STATE_SUMMARY, share_states.to_coordinator, (_ACTION, _CLUSTER)),
+        (apis.SHARE_FETCH, shares.share_fetch),
+        (apis.SHARE_ACKNOWLEDGE, shares.share_acknowledge),
     )
 }  # fmt: skip
 """By API key: exactly the APIs that wire/tables says our broker serves."""

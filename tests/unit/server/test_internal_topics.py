@@ -11,7 +11,7 @@ import pytest
 
 from kafkalog.metadata.image import TOPIC
 from kafkalog.server.broker import Broker, node_of
-from kafkalog.server.journal import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kafkalog.testing.standin import StandIn
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode

@@ -22,9 +22,12 @@ def test_served_versions_can_be_encoded(api: apis.Api) -> None:
 
 def test_unserved_requests_are_known() -> None:
     assert apis.PRODUCE.served == range(14)
-    assert apis.SHARE_FETCH.served is None
-    assert (apis.SHARE_FETCH.min_version, apis.SHARE_FETCH.max_version) == (1, 2)
-    assert apis.SHARE_FETCH.key not in apis.SERVED
+    assert apis.STREAMS_GROUP_HEARTBEAT.served is None
+    assert (apis.STREAMS_GROUP_HEARTBEAT.min_version, apis.STREAMS_GROUP_HEARTBEAT.max_version) == (
+        0,
+        1,
+    )
+    assert apis.STREAMS_GROUP_HEARTBEAT.key not in apis.SERVED
 
 
 @pytest.mark.parametrize("client", CLIENTS)

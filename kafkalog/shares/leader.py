@@ -1,0 +1,551 @@
+"""The share groups' records of the partitions that this broker leads: ShareFetch, ShareAcknowledge.
+
+One lock guards all state; logs are read, the persister is called and members are answered without
+it.  A thread ends locks and waits, and looks for new records while members wait for some.
+
+Source: KIP-932, and the behaviour of Apache Kafka 4.4's leaders.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+from kafkalog.coordinator.timers import Timers
+from kafkalog.errors import KafkalogError, OffsetOutOfRange
+from kafkalog.log.log import handle_of
+from kafkalog.shares import reading
+from kafkalog.shares.acquiring import acquire, without
+from kafkalog.shares.entries import Effect, Entries, Entry, EntryKey
+from kafkalog.shares.first import first_offset
+from kafkalog.shares.news import News
+from kafkalog.shares.partition import Refused
+from kafkalog.shares.requests import Acks, Answer, Ask, Find, Found, GroupShare, Led
+from kafkalog.shares.sessions import FINAL, Key, Session, Sessions, Where
+from kafkalog.shares.waiting import Acking, Fetching
+from kafkalog.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkalog.clock import Clock
+    from kafkalog.coordinator.share_state.persister import Persister
+
+__all__ = ["Shares"]
+
+_logger = logging.getLogger(__name__)
+
+READ_BYTES_MAX = 8 << 20
+"""Read for one request: members ask for some hundred records, and each answer is in memory."""
+LOCK, FETCH = "lock", "fetch"
+"""Kinds of timers: the locks of a share partition, the time of a ShareFetch."""
+
+
+class _Turn(NamedTuple):
+    """A share partition of which a member reads now."""
+
+    entry: Entry
+    led: Led
+    offset: int
+    bound: int
+    """Where its readable records end."""
+
+
+class Shares:
+    """The share partitions and sessions of a broker.  Safe to use from many threads."""
+
+    def __init__(
+        self, persister: Persister, clock: Clock, settings: Callable[[str], GroupShare],
+        sessions_max: int, bytes_max: int, name: str,
+    ) -> None:  # fmt: skip
+        """`settings`: those in effect for a group; `bytes_max`: approximate memory for all."""
+        self._clock = clock
+        self.settings = settings
+        self._bytes_max = bytes_max
+        self._wake = threading.Condition()  # guards what follows
+        self.effects: list[Effect] = []
+        self._sessions = Sessions(sessions_max, bytes_max // 2)
+        self._entries = Entries(persister, self)
+        self._timers = Timers()
+        self._fetches: dict[int, Fetching] = {}
+        self._waiting: dict[EntryKey, set[int]] = {}
+        self._news = News()
+        self._ready: deque[int] = deque()  # fetches to try again
+        self._number = 0
+        self._gone: list[tuple[str, int]] = []  # partitions that left this broker
+        self._sleeps_ms = math.inf  # until then the thread needs no timer
+        self._stopping = False
+        self._thread = threading.Thread(target=self._loop, name=f"{name} shares", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; members that wait are answered."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self.run(self._end_all)
+
+    def _end_all(self) -> None:
+        for fetch in list(self._fetches.values()):
+            self._finish(fetch)
+
+    # ---- the owner of the entries ----------------------------------------------------------------
+
+    def run(self, work: Callable[[], object]) -> None:
+        """Run `work` under the lock, then carry out the effects."""
+        with self._wake:
+            work()
+            effects, self.effects[:] = list(self.effects), []
+            next_ms = self._timers.next_ms()
+            sleeps = self._sleeps_ms != -math.inf
+            soon = next_ms is not None and next_ms < self._sleeps_ms
+            if self._ready or soon or (sleeps and self._news):
+                self._wake.notify_all()
+        for effect in effects:
+            try:
+                effect()
+            except Exception:
+                _logger.exception("share groups: an answer or a write failed")
+
+    def now_ms(self) -> int:
+        """The monotonic clock."""
+        return int(self._clock.monotonic_s() * 1000)
+
+    def first_offset(self, group: str, led: Led) -> int:
+        """Where a group without state begins."""
+        return first_offset(self.settings(group).reset, led.log, self._clock.now_ms())
+
+    def changed(self, entry: Entry) -> None:
+        """Records may be available, or it cannot be used any more: members that wait try again."""
+        for number in self._waiting.get(entry.key, ()):
+            fetch = self._fetches[number]
+            if entry.refused is not None:
+                fetch.refused[entry.key.where] = entry.refused
+            self._ready.append(number)
+        if entry.share is not None:
+            self._keep_locks(entry)
+
+    def _keep_locks(self, entry: Entry) -> None:
+        key, share = entry.key, entry.share
+        name = (LOCK, key.where.partition, key.group, key.where.topic_id.hex)
+        if share is None or share.due_ms == math.inf or entry.refused is not None:
+            self._timers.cancel(name)
+        else:
+            self._timers.set(name, int(share.due_ms))
+
+    # ---- ShareFetch ------------------------------------------------------------------------------
+
+    def fetch(self, ask: Ask, find: Find, answer: Callable[[Answer], None]) -> None:
+        """Carry out a ShareFetch; `answer` is called once, from any thread."""
+        lock_ms = self.settings(ask.key.group).limits.lock_ms
+        refused = _refusals(ask.acks or {}, find)
+        begun: list[Fetching] = []
+
+        def begin() -> None:
+            try:
+                session = self._sessions.fetch(
+                    ask.key, ask.epoch, ask.wanted, ask.forgotten, ask.connection,
+                    acknowledges=ask.acks is not None,
+                )  # fmt: skip
+            except Refused as why:
+                self._refuse(ask, find, why, answer)
+                return
+            fetch = self._new(ask, find, session, answer)
+            fetch.lock_ms = lock_ms
+            if ask.acks is not None:
+                self._acknowledge(ask.key, ask.acks, refused, partial(self._acked, fetch))
+            if session is None:
+                self._release(self._sessions.remove(ask.key))
+            nothing = ask.renews or ask.want.records <= 0 or ask.max_bytes <= 0
+            if not fetch.wheres or nothing or self._stopping:
+                self._finish(fetch)
+            else:
+                begun.append(fetch)
+
+        self.run(begin)
+        for fetch in begun:
+            self._attempt_safely(fetch, forced=False)
+
+    def _new(
+        self, ask: Ask, find: Find, session: Session | None, answer: Callable[[Answer], None]
+    ) -> Fetching:
+        self._number += 1
+        deadline_ms = self.now_ms() + max(ask.max_wait_ms, 0)
+        fetch = Fetching(self._number, ask, find, session, deadline_ms, answer)
+        self._fetches[fetch.number] = fetch
+        self._timers.set((FETCH, fetch.number, "", ""), deadline_ms)
+        return fetch
+
+    def _refuse(
+        self, ask: Ask, find: Find, refused: Refused, answer: Callable[[Answer], None]
+    ) -> None:
+        """Refuse a whole request; one for which there is no room only after its time, so that
+        nobody asks again immediately."""
+        told = partial(answer, Answer(refused, {}, {}, 0))
+        if refused.code is not ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+            self.effects.append(told)
+            return
+        self._new(ask, find, None, lambda _: told()).acked = {}
+
+    def _acked(self, fetch: Fetching, acked: Any) -> None:
+        def put() -> None:
+            fetch.acked = acked
+            self._maybe_answer(fetch)
+
+        self.run(put)
+
+    def _finish(self, fetch: Fetching) -> None:
+        """It waits for no more records."""
+        if fetch.over:
+            return
+        fetch.over = True
+        self._timers.cancel((FETCH, fetch.number, "", ""))
+        for key in fetch.entries:
+            numbers = self._waiting[key]
+            numbers.discard(fetch.number)
+            if not numbers:
+                del self._waiting[key]
+                self._news.forget(key)
+        self._maybe_answer(fetch)
+
+    def _maybe_answer(self, fetch: Fetching) -> None:
+        if fetch.over and fetch.acked is not None and fetch.number in self._fetches:
+            del self._fetches[fetch.number]
+            answer = Answer(None, fetch.acked, fetch.shown(), fetch.lock_ms)
+            self.effects.append(partial(fetch.answer, answer))
+
+    # ---- acquiring -------------------------------------------------------------------------------
+
+    def _attempt(self, fetch: Fetching, *, forced: bool = False) -> None:
+        """Acquire records for a member, or let it wait for some."""
+        with self._wake:
+            fetch.forced = fetch.forced or forced
+            fetch.again = True
+            if fetch.trying:
+                return
+            fetch.trying = True
+        try:
+            while self._goes_on(fetch):
+                self._try(fetch)
+        except BaseException:
+            fetch.trying = False
+            raise
+
+    def _goes_on(self, fetch: Fetching) -> bool:
+        with self._wake:
+            fetch.trying = fetch.again and not fetch.over
+            fetch.again = False
+            return fetch.trying
+
+    def _try(self, fetch: Fetching) -> None:
+        ask = fetch.ask
+        committed = self.settings(ask.key.group).committed
+        found = {where: _looked_up(fetch, where) for where in fetch.left}
+        turns: list[_Turn] = []
+        self.run(lambda: self._begin_turns(fetch, found, committed, turns))
+        reads: list[reading.Read | Refused] = []
+        left = min(ask.max_bytes, READ_BYTES_MAX)
+        try:
+            for at, turn in enumerate(turns):
+                one = _read(turn, max(left, 0) // (len(turns) - at), committed)
+                reads.append(one)
+                left -= len(one.data) if isinstance(one, reading.Read) else 0
+        finally:  # those without a read are free again, too
+            reads += [reading.NOTHING] * (len(turns) - len(reads))
+            self.run(lambda: self._end_turns(fetch, turns, reads))
+
+    def _begin_turns(
+        self, fetch: Fetching, found: dict[Where, tuple[Led, Any] | Refused], committed: bool,
+        turns: list[_Turn],
+    ) -> None:  # fmt: skip
+        """Choose the share partitions to read."""
+        group = fetch.ask.key.group
+        limits = self.settings(group).limits
+        for where, one in () if fetch.over else found.items():
+            if isinstance(one, Refused):
+                fetch.refused[where] = one
+                continue
+            (led, state), key = one, EntryKey(group, where)
+            if self._entries.get(key) is None and self._is_full:
+                fetch.refused[where] = self._full()
+                continue
+            entry = self._entries.use(key, led)
+            fetch.entries.add(key)
+            self._waiting.setdefault(key, set()).add(fetch.number)
+            share = entry.share
+            if share is None or state is None:
+                if state is None:
+                    self._news.watch(key, None, committed, 0)
+                continue
+            if share.moved(state.log_start_offset):
+                self._keep_locks(entry)
+            bound = state.last_stable_offset if committed else state.high_watermark
+            self._news.watch(key, handle_of(led.log), committed, bound)  # type: ignore[arg-type]
+            if entry.reading:
+                entry.blocked.add(fetch.number)
+                continue
+            if not share.can_acquire(limits):
+                continue
+            fetch.acquires = True
+            offset = share.next_fetch_offset()
+            if offset < bound:
+                entry.reading = True
+                turns.append(_Turn(entry, led, offset, bound))
+
+    def _end_turns(
+        self, fetch: Fetching, turns: list[_Turn], reads: list[reading.Read | Refused]
+    ) -> None:
+        """Acquire what was read."""
+        size = sum(len(one.data) for one in reads if isinstance(one, reading.Read))
+        enough = not fetch.over and (fetch.forced or size >= fetch.ask.min_bytes)
+        left = fetch.ask.want.records
+        for turn, one in zip(turns, reads, strict=True):
+            entry, where = turn.entry, turn.entry.key.where
+            entry.reading = False
+            if isinstance(one, Refused):
+                fetch.refused[where] = one
+            elif enough and left > 0 and entry.refused is None and not self._is_full:
+                left -= self._acquire(fetch, turn, one, left)
+            self._ready.extend(entry.blocked)
+            entry.blocked.clear()
+            self._entries.tidy(entry)
+        nothing = not fetch.left
+        at_once = fetch.acquires and fetch.ask.min_bytes <= 0
+        if left < fetch.ask.want.records or fetch.forced or nothing or at_once:
+            self._finish(fetch)
+
+    def _acquire(self, fetch: Fetching, turn: _Turn, one: reading.Read, left: int) -> int:
+        """Acquire records of one partition; returns how many."""
+        entry, share = turn.entry, turn.entry.share
+        assert share is not None
+        limits = self.settings(entry.key.group).limits
+        want = fetch.ask.want._replace(records=left)
+        acquired = acquire(share, want, turn.offset, one.batches, self.now_ms(), limits)
+        acquired = without(share, acquired, one.aborted)
+        self._entries.recount(entry)
+        self._keep_locks(entry)
+        if acquired:
+            records = reading.covering(one, acquired)
+            fetch.found[entry.key.where] = Found(None, records, acquired)
+        elif share.next_fetch_offset() != turn.offset:
+            fetch.again = True  # there was nothing to deliver; there may be more behind it
+        return sum(part.last - part.first + 1 for part in acquired)
+
+    @property
+    def _is_full(self) -> bool:
+        return self._sessions.bytes + self._entries.bytes > self._bytes_max
+
+    def _full(self) -> Refused:
+        why = (f"memory of share groups: found about {self._sessions.bytes + self._entries.bytes}"
+               f" bytes, wanted at most {self._bytes_max}")  # fmt: skip
+        return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, why)
+
+    # ---- ShareAcknowledge ------------------------------------------------------------------------
+
+    def acknowledge(
+        self, key: Key, epoch: int, acks: Acks, find: Find, answer: Callable[[Answer], None]
+    ) -> None:
+        """Carry out a ShareAcknowledge; `answer` is called once, from any thread."""
+        lock_ms = self.settings(key.group).limits.lock_ms
+        refused = _refusals(acks, find)
+
+        def done(acked: Any) -> None:
+            answer(Answer(None, acked, {}, lock_ms))
+
+        def begin() -> None:
+            try:
+                self._sessions.acknowledge(key, epoch)
+            except Refused as why:
+                self.effects.append(partial(answer, Answer(why, {}, {}, 0)))
+                return
+            self._acknowledge(key, acks, refused, done)
+            if epoch == FINAL:
+                self._release(self._sessions.remove(key))
+
+        self.run(begin)
+
+    def _acknowledge(
+        self, key: Key, acks: Acks, refused: dict[Where, Refused], done: Callable[[Any], None]
+    ) -> None:
+        """`refused`: partitions that are not asked."""
+        if not acks:
+            self.effects.append(partial(done, {}))
+            return
+        group, now_ms = self.settings(key.group), self.now_ms()
+        acking = Acking(acks, done)
+        for where, said in acks.items():
+            outcome = acking.outcome(where)
+            entry, why = self._entries.get(EntryKey(key.group, where)), refused.get(where)
+            if why is None and said and (entry is None or entry.share is None):
+                text = "no member has read this partition from this broker"
+                why = Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+            if why is not None or not said or entry is None or entry.share is None:
+                self.effects.append(partial(outcome, why))
+                continue
+            try:
+                number = entry.share.acknowledge(key.member, said, now_ms, group.limits)
+            except Refused as problem:
+                self.effects.append(partial(outcome, problem))
+                continue
+            self._entries.wait(entry, number, outcome)
+            self._entries.write(entry)
+
+    def _release(self, session: Session | None) -> None:
+        """A session has ended: what its member holds is available again."""
+        if session is None:
+            return
+        group, member = session.key
+        for entry in self._entries:
+            if entry.key.group == group and entry.share is not None:
+                entry.share.release(member)
+                self._entries.write(entry)
+        if not self._sessions.has_group(group):
+            self._entries.rest(group)
+
+    # ---- what happens to the broker --------------------------------------------------------------
+
+    def connections(self) -> list[int]:
+        """The connections with sessions."""
+        with self._wake:
+            return self._sessions.connections()
+
+    def closed(self, connection: int) -> None:
+        """A connection was closed: its sessions end, and nobody reads its answers."""
+
+        def end() -> None:
+            for fetch in list(self._fetches.values()):
+                if fetch.ask.connection == connection:
+                    self._finish(fetch)
+            for session in self._sessions.closed(connection):
+                self._release(session)
+
+        self.run(end)
+
+    def resigned(self, partitions: Collection[tuple[str, int]]) -> None:
+        """This broker does not lead these (topic, partition) any more, or in another epoch.  The
+        thread forgets them soon: the persister fences what is written until then."""
+        with self._wake:
+            self._gone += partitions
+            self._wake.notify_all()
+
+    def _forget_gone(self) -> None:
+        those, self._gone = set(self._gone), []
+        why = Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leader of the partition has changed")
+        for entry in self._entries if those else ():
+            if (entry.topic, entry.key.where.partition) in those:
+                self._entries.forget(entry, why)
+                self._keep_locks(entry)
+
+    # ---- the thread ------------------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        while True:
+            with self._wake:
+                while not (self._stopping or self._ready or self._gone or self._is_due()):
+                    if self._wait():
+                        break
+                if self._stopping:
+                    return
+                ready, self._ready = dict.fromkeys(self._ready), deque()
+                fetches = [self._fetches[one] for one in ready if one in self._fetches]
+                look = self._news.due()
+            late: list[Fetching] = []
+            self.run(lambda: self._late(late))  # noqa: B023 - run calls it at once
+            for fetch in fetches:
+                self._attempt_safely(fetch, forced=False)
+            for fetch in late:
+                self._attempt_safely(fetch, forced=True)
+            if look is not None:
+                self.run(partial(self._tell, look.look()))
+
+    def _is_due(self) -> bool:
+        next_ms = self._timers.next_ms()
+        return next_ms is not None and next_ms <= self.now_ms()
+
+    def _wait(self) -> bool:
+        """Wait for the next timer and for changes; True: only for a moment, as logs may grow."""
+        if self._news:
+            self._wake.wait(self._news.slice_s)
+            return True
+        next_ms = self._timers.next_ms()
+        self._sleeps_ms = math.inf if next_ms is None else next_ms
+        self._clock.wait_until(self._wake, None if next_ms is None else next_ms / 1000)
+        self._sleeps_ms = -math.inf
+        return bool(self._news)
+
+    def _late(self, late: list[Fetching]) -> None:
+        """Forget what has left this broker, and end locks that are due; `late` gets the fetches
+        whose time is over."""
+        self._forget_gone()
+        now_ms = self.now_ms()
+        while (key := self._timers.due(now_ms)) is not None:
+            kind, number, group, topic = key
+            if kind == FETCH:
+                late.append(self._fetches[number])
+                continue
+            entry = self._entries.get(EntryKey(group, Where(UUID(hex=topic), number)))
+            if entry is not None and entry.share is not None:
+                if entry.share.expire(now_ms, self.settings(group).limits):
+                    self._entries.write(entry)
+                    self.changed(entry)
+                self._keep_locks(entry)
+
+    def _attempt_safely(self, fetch: Fetching, *, forced: bool) -> None:
+        try:
+            if forced and not fetch.wheres:
+                self.run(partial(self._finish, fetch))
+            self._attempt(fetch, forced=forced)
+        except Exception:
+            _logger.exception("share group %s: a member's request failed", fetch.ask.key.group)
+            self.run(partial(self._finish, fetch))
+
+    def _tell(self, keys: Iterable[EntryKey]) -> None:
+        for key in keys:
+            entry = self._entries.get(key)
+            if entry is not None:
+                self.changed(entry)
+
+
+def _looked_up(fetch: Fetching, where: Where) -> tuple[Led, Any] | Refused:
+    """The partition and the state of its log, or why it cannot be read."""
+    try:
+        led = fetch.find(where)
+        return led, None if led.log is None else handle_of(led.log).state()
+    except Refused as refused:
+        return refused
+    except KafkalogError as problem:
+        return _failed(problem)
+
+
+def _refusals(acks: Acks, find: Find) -> dict[Where, Refused]:
+    """The partitions that this broker does not lead, or the caller may not read."""
+    found = {}
+    for where in acks:
+        try:
+            find(where)
+        except Refused as refused:
+            found[where] = refused
+    return found
+
+
+def _read(turn: _Turn, max_bytes: int, committed: bool) -> reading.Read | Refused:
+    assert turn.led.log is not None
+    try:
+        return reading.read(turn.led.log, turn.offset, max_bytes, committed)
+    except OffsetOutOfRange:  # the log begins later now, or was cut: it is looked at again
+        return reading.NOTHING
+    except KafkalogError as problem:
+        return _failed(problem)
+
+
+def _failed(problem: KafkalogError) -> Refused:
+    return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, str(problem))

@@ -1,0 +1,96 @@
+"""Requests of members that wait: for records, and for what they acknowledge to be written."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kafkalog.shares.requests import Acked, Answer, Found
+
+if TYPE_CHECKING:
+    from kafkalog.shares.entries import Done, EntryKey
+    from kafkalog.shares.partition import Refused
+    from kafkalog.shares.requests import Ask, Find
+    from kafkalog.shares.sessions import Session, Where
+
+__all__ = ["Acking", "Fetching"]
+
+
+class Acking:
+    """The outcomes of acknowledgements, which come one by one, from any thread."""
+
+    def __init__(self, wheres: Iterable[Where], done: Callable[[Acked], None]) -> None:
+        """`done` is called once all of these have an outcome."""
+        self._lock = threading.Lock()
+        self._found: dict[Where, Refused | None] = dict.fromkeys(wheres)
+        self._left = set(self._found)
+        self._done = done
+
+    def outcome(self, where: Where) -> Done:
+        """The function to call with the outcome for a partition."""
+        return partial(self.put, where)
+
+    def put(self, where: Where, refused: Refused | None) -> None:
+        """The outcome for a partition is known."""
+        with self._lock:
+            self._left.discard(where)
+            self._found[where] = refused
+            over = not self._left
+        if over:
+            self._done(self._found)
+
+
+class Fetching:
+    """A ShareFetch that is not answered yet.  Guarded by the lock of the share partitions."""
+
+    def __init__(
+        self, number: int, ask: Ask, find: Find, session: Session | None, deadline_ms: int,
+        answer: Callable[[Answer], None],
+    ) -> None:  # fmt: skip
+        """`session`: None if it ends its session."""
+        self.number, self.ask, self.find, self.session = number, ask, find, session
+        self.deadline_ms = deadline_ms
+        self.answer = answer
+        self.lock_ms = 0
+        self.wheres: list[Where] = [] if session is None else session.in_turn()
+        """The partitions to read, in their turn."""
+        self.entries: set[EntryKey] = set()
+        """The share partitions for whose changes it waits."""
+        self.refused: dict[Where, Refused] = {}
+        """Partitions that cannot be read."""
+        self.trying = False
+        """True: a thread tries to acquire records for it."""
+        self.again = False
+        """True: something has changed since that thread began."""
+        self.forced = False
+        """True: its time is over."""
+        self.acquires = False
+        """True: it could have acquired records, if there were some."""
+        self.over = False
+        """True: it waits for no more records."""
+        self.acked: Acked | None = {} if ask.acks is None else None
+        """None: what it acknowledges is not final yet."""
+        self.found: dict[Where, Found] = {}
+
+    @property
+    def left(self) -> list[Where]:
+        """The partitions that can be read."""
+        return [where for where in self.wheres if where not in self.refused]
+
+    def shown(self) -> dict[Where, Found]:
+        """The partitions of the answer: in a session only those with news."""
+        session, found = self.session, {}
+        if session is None:
+            return {}
+        first = self.ask.epoch == 0
+        for where in self.wheres:
+            refused = self.refused.get(where)
+            one = Found(refused) if refused else self.found.get(where, Found(None))
+            asked = session.partitions.get(where, False)
+            if first or asked or one.acquired or one.refused is not None:
+                found[where] = one
+            if where in session.partitions:
+                session.partitions[where] = one.refused is not None
+        return found
