@@ -12,6 +12,7 @@ from pyspark_kafkalog import document
 from kafkalog.cli import documents
 from kafkalog.client.link import handling
 from kafkalog.config import document as settings
+from kafkalog.metrics.document import render_tables
 from kafkalog.wire import compatibility
 
 HERE = Path(__file__).resolve().parent
@@ -33,6 +34,8 @@ def rendered() -> Iterator[tuple[Path, str]]:
     yield architecture, layers.shown(architecture.read_text(encoding="utf-8"))
     failures = HERE / "client-failures.md"
     yield failures, between(failures, "error codes", handling.render_markdown())
+    metrics = HERE / "metrics.md"
+    yield metrics, between(metrics, "tables", render_tables())
     yield from report.rendered()
 
 

@@ -203,6 +203,10 @@ class Store:
                 self._admin = Admin(self)
             return self._admin
 
+    def metrics(self) -> dict[str, float]:
+        """All metrics now, as `kafkalog.Broker.metrics`.  Raises: Closed, ReadOnly."""
+        return self._writable("metrics").metrics()
+
     # ---- topics ------------------------------------------------------------------------
 
     def create_topic(

@@ -224,10 +224,76 @@ typedef struct {
     int64_t handshakes;    /* TLS, complete */
     int64_t handshakes_failed;
     int64_t network_threads; /* now, including the control listener's and ending ones */
+    int64_t waiting[100];    /* parked requests by API key, now */
+    int64_t listening[64];   /* connections of each listener, now */
+    int64_t throttled;       /* answers after which a connection was muted, */
+    int64_t throttled_ms;    /* and for how long, together */
+    /* Time without a request, and all time up to the last one: of network threads, and of threads
+     * in kl_server_take. */
+    int64_t network_idle_ns;
+    int64_t network_ran_ns;
+    int64_t taking_idle_ns;
+    int64_t taking_ran_ns;
 } kl_server_stats;
 
 /* The counters since the start. */
 void kl_server_get_stats(kl_server *server, kl_server_stats *out);
+
+/* ---- what is counted -------------------------------------------------------------------- */
+
+/* Phases of a request.  QUEUE: it waits for a thread; LOCAL: one works on it; REMOTE: it waits for
+ * the disk, replicas, new records or other requests; RESPONSE: its answer waits to be sent; SEND.
+ * TOTAL: all of them. */
+enum {
+    KL_PHASE_QUEUE = 0,
+    KL_PHASE_LOCAL = 1,
+    KL_PHASE_REMOTE = 2,
+    KL_PHASE_RESPONSE = 3,
+    KL_PHASE_SEND = 4,
+    KL_PHASE_TOTAL = 5,
+    KL_PHASES = 6,
+    KL_TIME_BUCKETS = 12
+};
+
+/* Answered requests of an API by their time in one phase. */
+typedef struct {
+    int64_t buckets[12]; /* not cumulative */
+    int64_t sum_ns;
+} kl_phase_times;
+/* Of an API (KL_API_KEYS - 1: all others) since the start; `out` has KL_PHASES places.
+ * KL_E_ARGUMENT: no such key. */
+kl_status kl_server_get_times(kl_server *server, int32_t api_key, kl_phase_times *out);
+/* The upper bound of a bucket, inclusive; -1: it has none, or does not exist. */
+int64_t kl_server_time_bound_us(int32_t bucket);
+
+/* Produce and Fetch, by their API keys. */
+enum { KL_FAST_APIS = 2, KL_ERROR_CODES = 256 };
+/* How many partitions, or whole requests, were answered with each error code by C since the start:
+ * the code + 1 is the place in `out`, which has KL_ERROR_CODES; the last one is that of all
+ * others.  KL_E_ARGUMENT: neither Produce nor Fetch. */
+kl_status kl_server_get_errors(kl_server *server, int32_t api_key, int64_t *out);
+
+/* What is counted of each partition; REPLICATED_OUT: bytes to followers, which BYTES_OUT and
+ * FETCHED lack; PRODUCED: appends, also those of this process; FETCHED: partitions in answers. */
+enum {
+    KL_TRAFFIC_BYTES_IN = 0,
+    KL_TRAFFIC_MESSAGES_IN = 1,
+    KL_TRAFFIC_BYTES_OUT = 2,
+    KL_TRAFFIC_REPLICATED_OUT = 3,
+    KL_TRAFFIC_PRODUCED = 4,
+    KL_TRAFFIC_PRODUCE_FAILED = 5,
+    KL_TRAFFIC_FETCHED = 6,
+    KL_TRAFFIC_FETCH_FAILED = 7,
+    KL_TRAFFIC = 8
+};
+typedef struct {
+    int64_t counts[8]; /* by KL_TRAFFIC_* */
+    char name[256];    /* UTF-8 */
+} kl_topic_traffic;
+/* The sums of each topic's partitions, in no order: *count topics, of which at most `room` are
+ * written; and of all topics together, also deleted ones: `all`, with KL_TRAFFIC places. */
+void kl_server_get_traffic(kl_server *server, kl_topic_traffic *out, size_t room,
+                           size_t *count, int64_t *all);
 
 /* ---- rights -------------------------------------------------------------------------- */
 

@@ -12,6 +12,7 @@ from kafkalog.config.authorizer import ACL_AUTHORIZER, STANDARD_AUTHORIZER
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.consumer_group import group_problems
 from kafkalog.config.listeners import ListenerSettings
+from kafkalog.config.metrics import MetricsSettings
 from kafkalog.config.quorum import Around, QuorumConfig
 from kafkalog.config.share_records import record_problems
 from kafkalog.errors import InvalidSetting
@@ -48,6 +49,8 @@ def check_served(config: BrokerConfig) -> None:
     for name, found, wanted in _problems(config):
         raise InvalidSetting(f"{name}: found {found}, wanted {wanted}")
     check_segment_bytes("log.segment.bytes", config.topic.segment_bytes)
+    if isinstance(config, MetricsSettings):
+        _ = config.http_place
 
 
 def _around(config: BrokerConfig) -> Around:

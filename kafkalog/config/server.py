@@ -8,6 +8,7 @@ from kafkalog.config.declare import Flag, Long, Password, Secret, Whole, Word, W
 from kafkalog.config.group import GroupConfig
 from kafkalog.config.listeners import ListenerSettings, SecurityProtocol, own_setting
 from kafkalog.config.login import BearerSettings
+from kafkalog.config.metrics import MetricsSettings
 from kafkalog.config.protection import bare_name
 from kafkalog.config.quorum import QuorumConfig
 from kafkalog.config.quota import QuotaConfig
@@ -43,6 +44,7 @@ class ServerConfig(
     ServerSslSettings,
     AuthorizerConfig,
     TokenSettings,
+    MetricsSettings,
 ):
     """All settings that a broker takes, under Kafka's names."""
 

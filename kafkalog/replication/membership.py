@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkalog.metadata.source import Metadata
 
@@ -25,6 +25,7 @@ __all__ = [
     "Membership",
     "QuorumMembership",
     "QuorumReplica",
+    "Standing",
     "ZooKeeperMembership",
 ]
 
@@ -115,6 +116,18 @@ class Controlling(Protocol):
         """Stop."""
 
 
+class Standing(NamedTuple):
+    """The place of a replica of the metadata log in its quorum."""
+
+    leader: int
+    """-1: none is known."""
+    epoch: int
+    high_watermark: int
+    log_end: int
+    state: str
+    """The name of its role in Raft: leader, follower, ..."""
+
+
 class QuorumReplica(Protocol):
     """A controller's replica of the metadata log: a voter, or an observer.  Safe to use from many
     threads."""
@@ -126,6 +139,9 @@ class QuorumReplica(Protocol):
     @property
     def is_active(self) -> bool:
         """True if this is the active controller, as far as it knows."""
+
+    def standing(self) -> Standing | None:
+        """Its place in the quorum; None: it takes no part yet."""
 
     def seen(self) -> tuple[int, Address | None]:
         """The active controller, and its address as far as it is known; -1: there is none."""

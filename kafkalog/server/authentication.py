@@ -5,7 +5,7 @@ Source: Kafka's SaslServerAuthenticator; KIP-43, KIP-152, KIP-368.
 
 import logging
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -103,6 +103,7 @@ class Authentication:
         self._clock = clock
         self._identify = identify or _anonymous
         self._lock = threading.Lock()  # guards what follows
+        self._outcomes: Counter[tuple[int, bool]] = Counter()
         self._attempts: OrderedDict[int, _Attempt] = OrderedDict()  # by connection, oldest first
         self._attempts_max = 2 * config.kafkalog_unauthenticated_connections_max
         self._sessions: OrderedDict[int, _Session] = OrderedDict()
@@ -154,6 +155,11 @@ class Authentication:
             request.decode()
         except (InvalidRequest, UnsupportedVersion):
             raise _Refused(ErrorCode.INVALID_REQUEST, "The request cannot be read") from None
+
+    def outcomes(self) -> dict[tuple[int, bool], int]:
+        """How many SASL exchanges ended, by listener, and True for those that succeeded."""
+        with self._lock:
+            return dict(self._outcomes)
 
     # ---- the steps -----------------------------------------------------------------------------
 
@@ -219,6 +225,7 @@ class Authentication:
             self._logged.warning("%s: %s", request.peer.host, problem)
             raise _Refused(ErrorCode.SASL_AUTHENTICATION_FAILED, UNEXPECTED) from None
         with self._lock:
+            self._outcomes[number, True] += 1
             self._attempts.pop(request.connection, None)
             if lifetime_ms:
                 again_ms = None if attempt.session is None else self._now_ms()
@@ -251,6 +258,7 @@ class Authentication:
     def _fail(self, request: Request, attempt: _Attempt, problem: _Refused) -> None:
         """Answer an error, late, and close the connection."""
         with self._lock:
+            self._outcomes[request.peer.listener, False] += 1
             self._attempts.pop(request.connection, None)
         mechanism = attempt.mechanism or "no mechanism"
         self._logged.warning("%s (%s): authentication failed: %s", request.peer.host, mechanism,

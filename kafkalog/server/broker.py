@@ -48,6 +48,9 @@ from kafkalog.server.handlers.tokens import expire_tokens
 from kafkalog.server.journal import SHARE_STATE_TOPIC
 from kafkalog.server.listener_keys import ListenerKeys
 from kafkalog.server.mechanisms import mechanisms_of
+from kafkalog.server.metrics.network import Serving
+from kafkalog.server.metrics.watch import BrokerParts, Watch
+from kafkalog.server.metrics.watched import Watched
 from kafkalog.server.network import listeners as places
 from kafkalog.server.network.in_process import InProcessTransport
 from kafkalog.server.network.reactor import NO_CONTROL, Reactor
@@ -100,7 +103,7 @@ def _close_all() -> None:
 Part = TypeVar("Part")
 
 
-class Broker:
+class Broker(Watched):
     """A broker that serves any Kafka client from one data directory, which it owns.
 
     Everything runs in its own threads: you can use it together with asyncio, whose loop it never
@@ -158,6 +161,7 @@ class Broker:
             check_unlocked(self.path)  # first: its owner has the port, and the node's number
             self._keys = ListenerKeys(self._config, planned, self._name)
             places.try_to_listen(self._config, (*planned, *places.of_controllers(self._config)))
+            self._watch = Watch(self._config, self._name)
             self._open()
             self._serve(planned)
         except BaseException:
@@ -207,6 +211,8 @@ class Broker:
         self._manager, self._metadata = opened.manager, opened.metadata
         self._kraft, self._zookeeper, self._quorum = opened.kraft, opened.zookeeper, opened.quorum
         self._member, self._controllers = opened.member, opened.controllers
+        if self._controllers is not None:
+            self._watching.follow_controllers(self._controllers)
         self._secret = secret_of(self._manager.state.directory) if self._mechanisms else b""
         if self._kraft is not None and self._config.delegation_token_secret_key:
             expire_tokens(self._manager, self._kraft, self._config)
@@ -376,6 +382,20 @@ class Broker:
                 self._controller.start()
                 self._undo.append(self._controller.stop)  # while it can still answer
             self._undo.append(self._controlled_shutdown)
+        names = [one.name for one in node.advertised]
+        led = None if self._replicas is None else self._replicas.led
+        self._watching.follow_broker(BrokerParts(
+            node, Serving(reactor, dispatch.errors, node.authentication, names), led,
+            self._controls,
+        ))  # fmt: skip
+
+    @property
+    def _controls(self) -> Callable[[], bool] | None:
+        """Says if it is the active controller; None: another node is, or one of its own parts."""
+        if self._member is None:
+            return lambda: True
+        controller = self._controller
+        return None if controller is None else lambda: controller.is_active
 
     def _controlled_shutdown(self) -> None:
         """Let other nodes lead what is led here, before anything ends."""
@@ -538,6 +558,7 @@ class Broker:
                 return {}
             self._closed = True
             _brokers.discard(self)
+            self._end_watch()
             with suppress(KafkalogError):  # requests were in flight: that is the point
                 self._node.reactor.stop(0)
             if self._controllers is not None:
@@ -572,6 +593,7 @@ class Broker:
         _logger.info("%s: closed", self.path)
 
     def _end(self) -> None:
+        self._end_watch()
         end_all(self._undo, self.path)
 
     def __enter__(self) -> "Broker":

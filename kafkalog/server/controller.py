@@ -17,6 +17,8 @@ from kafkalog.errors import InvalidSetting
 from kafkalog.log.owner import absolute
 from kafkalog.server.controller_server import ControllerServer
 from kafkalog.server.endings import end_all
+from kafkalog.server.metrics.watch import Watch
+from kafkalog.server.metrics.watched import Watched
 from kafkalog.server.network import listeners as places
 from kafkalog.server.opening import Opened
 
@@ -25,7 +27,7 @@ __all__ = ["Controller"]
 _logger = logging.getLogger(__name__)
 
 
-class Controller:
+class Controller(Watched):
     """One controller over a formatted data directory, which it owns.  It has no partitions but that
     of the metadata log.  Closed by `close`, or as a context manager."""
 
@@ -48,6 +50,7 @@ class Controller:
         try:
             check_unlocked(self.path)  # first: its owner has the port
             places.try_to_listen(self.config, places.of_controllers(self.config))
+            self._watch = Watch(self.config, "kafkalog controller")
             given = ServerConfig.without_texts_of_secrets(given)
             opened = Opened(self.path, self.config, given, SystemClock(), self._undo)
         except BaseException:
@@ -57,6 +60,7 @@ class Controller:
         self.config = opened.config
         assert opened.controllers is not None
         self._server = opened.controllers
+        self._watch.follow_controllers(self._server)
         _logger.info("%s: controller %d of cluster %s serves %s", self.path,
                      self._server.node.node_id, self._server.node.image.cluster_id,
                      self.bootstrap_controllers)  # fmt: skip
@@ -80,6 +84,7 @@ class Controller:
             self._end()
 
     def _end(self) -> None:
+        self._end_watch()
         end_all(self._undo, self.path)
 
     def __enter__(self) -> Controller:

@@ -29,6 +29,7 @@ from kafkalog.server.endings import end_all
 from kafkalog.server.handlers.api_versions import rows_of
 from kafkalog.server.listener_keys import ListenerKeys
 from kafkalog.server.mechanisms import mechanisms_of
+from kafkalog.server.metrics.network import Serving
 from kafkalog.server.network import listeners as places
 from kafkalog.server.network.reactor import Reactor
 from kafkalog.server.quotas import ClientQuotas
@@ -126,6 +127,9 @@ class ControllerServer:
             lambda request: dispatch.serve(request),
         )  # fmt: skip
         dispatch = Dispatch(self._node, CONTROLLERS_ROUTES)
+        names = [one.name for one in listeners]
+        self.serving = Serving(reactor, dispatch.errors, authentication, names)
+        """The parts that metrics are read from."""
         bulk = self._owned(SerialExecutor(f"{self._name} bulk"), SerialExecutor.stop)
         self._workers = self._owned(
             Workers(reactor, dispatch, self._name, bulk, quotas.resolve), Workers.join

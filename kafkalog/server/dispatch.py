@@ -8,6 +8,7 @@ from kafkalog.coordinator.share_state import messages as share_state
 from kafkalog.coordinator.transactions import core as transactions
 from kafkalog.errors import InvalidRequest, UnsupportedVersion
 from kafkalog.server.decoded_bytes import DecodedBytes
+from kafkalog.server.error_counts import ErrorCounts
 from kafkalog.server.failures import answer_failure, handler_failed
 from kafkalog.server.guards import admit
 from kafkalog.server.handlers import Routes, api_versions
@@ -32,10 +33,13 @@ class Dispatch:
         """All handlers of `routes` work for `node`."""
         self._node, self._routes = node, routes
         self._decoded_bytes = DecodedBytes()
+        self.errors = ErrorCounts()
+        """The error codes of all answers."""
         self._warned: set[tuple[str, int]] = set()  # requested, but not served
 
     def __call__(self, request: Request) -> None:
         """Answer a request, or arrange for it to be answered."""
+        request.errors = self.errors
         if request.peer.principal < 0:  # not authenticated
             self._node.authentication(request, self.serve)
         else:

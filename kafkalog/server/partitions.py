@@ -267,6 +267,11 @@ class Partitions:
         failed = self._offline.get(tp)
         return failed is not None and self._manager.clock.monotonic_s() < failed.until_s
 
+    def unopened(self) -> int:
+        """How many logs could not be opened at the last attempt."""
+        with self._lock:
+            return sum(self.offline(*tp) for tp in self._offline.keys() - self._open_logs)
+
     def any_offline(self) -> bool:
         """True if a log could not be opened, or went offline since."""
         with self._lock:

@@ -17,6 +17,7 @@ from kafkalog.wire.tables.controller import (
 from kafkalog.wire.values import Rows
 
 if TYPE_CHECKING:
+    from kafkalog.server.error_counts import ErrorCounts
     from kafkalog.server.network.raw_request import Answers, RawRequest
 
 __all__ = ["Meter", "Peer", "Request"]
@@ -71,7 +72,7 @@ class Request:
 
     __slots__ = (
         "_adjust", "_change", "_counted", "_id", "_reactor", "api", "body", "connection",
-        "correlation_id", "cut", "meter", "peer", "size", "subject", "version",
+        "correlation_id", "cut", "errors", "meter", "peer", "size", "subject", "version",
     )  # fmt: skip
 
     def __init__(self, reactor: "Answers", raw: "RawRequest") -> None:
@@ -97,6 +98,8 @@ class Request:
         self._change: Callable[[dict[str, Any]], object] | None = None
         self.meter: Meter | None = None
         """Measures it for its client's quotas; None: it has none."""
+        self.errors: ErrorCounts | None = None
+        """Counts the error codes of the answer."""
         self._counted: DecodedBytes | None = None
 
     def decode(self) -> None:
@@ -177,7 +180,9 @@ class Request:
             if failed is None:
                 self.drop()
                 return
-            data = self.api.encode_response(self.version, failed)
+            data, response = self.api.encode_response(self.version, failed), failed
+        if self.errors is not None:
+            self.errors.add(self.api, response)
         self.answer_bytes(data, self.api.response_header_version(self.version))
 
     def answer_bytes(self, data: bytes, header_version: int) -> None:

@@ -13,7 +13,7 @@ PYTHON = [
     ["errors"],
     ["config", "clock", "report"],
     ["arguments"],
-    ["serializers"],
+    ["serializers", "metrics"],
     ["_native"],
     ["wire"],
     ["batch", "security"],

@@ -25,6 +25,8 @@ static void mute(kl_conn *conn, int64_t until_ms) {
 
 /* Before its answer is sent: the client may count from then on. */
 static void mute_after(kl_conn *conn, kl_request *request) {
+    kl_count_add(&conn->thread->throttled, 1);
+    kl_count_add(&conn->thread->throttled_ms, request->throttle_ms);
     mute(conn, kl_clock_now(&conn->net->clock) + request->throttle_ms);
     request->throttle_ms = 0;
 }
@@ -164,10 +166,9 @@ static void read_some(kl_conn *conn) {
 
 /* ---- requests ------------------------------------------------------------------------ */
 
-static void count_request(kl_conn *conn, const kl_request *request) {
+static int16_t counted_key(const kl_request *request) {
     int16_t key = request->api_key;
-    if (key < 0 || key >= KL_API_KEYS) key = KL_API_KEYS - 1;
-    kl_count_add(&conn->thread->requests[key], 1);
+    return key < 0 || key >= KL_API_KEYS ? KL_API_KEYS - 1 : key;
 }
 
 static bool waits_for_data(const kl_exchange *exchange) {
@@ -181,7 +182,7 @@ static void start(kl_conn *conn) {
     else conn->first = exchange;
     conn->last = exchange;
     conn->count++;
-    count_request(conn, &exchange->request);
+    kl_count_add(&conn->thread->requests[counted_key(&exchange->request)], 1);
     bool fine = kl_exchange_run(exchange);
     /* The peer will send nothing more. */
     if (fine && conn->peer_done && waits_for_data(exchange))
@@ -222,8 +223,12 @@ static size_t memory_due(const kl_exchange *exchange) {
 }
 
 static void drop_sent(kl_conn *conn) {
+    int64_t now_ns = 0;
     for (kl_exchange *x; (x = conn->first) != NULL;) {
         if (x->state != KL_ANSWERED || x->sent < x->memory.bytes || has_slice(x)) return;
+        if (now_ns == 0) now_ns = kl_thread_clock(conn->thread);
+        kl_times_turn(&x->times, KL_PHASE_SEND, now_ns);
+        kl_times_count(conn->thread->times[counted_key(&x->request)], &x->times);
         conn->first = x->next;
         if (conn->first == NULL) conn->last = NULL;
         conn->count--;
@@ -255,6 +260,8 @@ static bool send_memory(kl_conn *conn) {
         size_t due = memory_due(x);
         if (count == GATHER_MAX) break;
         if (KL_UNLIKELY(x->request.throttle_ms > 0)) mute_after(conn, &x->request);
+        if (x->times.phase == KL_PHASE_RESPONSE)
+            kl_times_turn(&x->times, KL_PHASE_SEND, conn->thread->clock_ns);
         if (due > x->sent)
             from[count++] = (struct iovec){x->memory.data + x->sent, due - x->sent};
         more = has_slice(x);

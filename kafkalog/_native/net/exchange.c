@@ -57,6 +57,7 @@ kl_exchange *kl_exchange_new(kl_conn *conn, kl_chunk *frame, const kl_header *he
     atomic_store(&exchange->read, false);
     exchange->kind = kl_is_unidentified(conn) ? NULL : kind_of(conn->net, header->api_key);
     exchange->authenticated.known = false;
+    kl_times_begin(&exchange->times, conn->thread->pass_ns);
     exchange->request = (kl_request){.context = conn->net->context,
                                      .conn = conn,
                                      .client = &conn->client,
@@ -132,6 +133,7 @@ static bool park(kl_exchange *exchange, kl_exchange_state state) {
     if (state == KL_WAITS && !request->counts)
         kl_pool_let_go(&thread->pool, exchange->frame);
     kl_count_add(&thread->parked, 1);
+    kl_count_add(&thread->waiting[request->api_key], 1);
     if (exchange->request.deadline_ms == INT64_MAX) return true;
     return kl_timers_add(&thread->timers, &exchange->timer,
                          exchange->request.deadline_ms) == KL_OK;
@@ -141,6 +143,7 @@ static void unpark(kl_exchange *exchange) {
     if (exchange->state != KL_WAITS && exchange->state != KL_WAITS_ON) return;
     exchange->state = KL_WHOLE;
     kl_count_add(&exchange->owner->parked, -1);
+    kl_count_add(&exchange->owner->waiting[exchange->request.api_key], -1);
     kl_timers_remove(&exchange->owner->timers, &exchange->timer);
 }
 
@@ -161,12 +164,28 @@ static bool go_up(kl_exchange *exchange) {
     return true;
 }
 
+static int32_t phase_after(kl_verdict verdict) {
+    switch (verdict) {
+    case KL_PARKED:
+    case KL_PARKED_READ_ON: return KL_PHASE_REMOTE;
+    case KL_UP: return KL_PHASE_QUEUE;
+    default: return KL_PHASE_RESPONSE;
+    }
+}
+
+static kl_verdict run_kind(kl_exchange *exchange) {
+    kl_times_turn(&exchange->times, KL_PHASE_LOCAL, exchange->owner->clock_ns);
+    kl_verdict verdict = exchange->kind->run(&exchange->request);
+    kl_times_turn(&exchange->times, phase_after(verdict), kl_thread_clock(exchange->owner));
+    return verdict;
+}
+
 bool kl_exchange_run(kl_exchange *exchange) {
     kl_request *request = &exchange->request;
     unpark(exchange);
     if (exchange->kind == NULL) return go_up(exchange);
     if (!request->keep_response && !kl_response_begin(exchange)) return false;
-    kl_verdict verdict = exchange->kind->run(request);
+    kl_verdict verdict = run_kind(exchange);
     switch (verdict) {
     case KL_DONE:
     case KL_SILENT:

@@ -8,6 +8,7 @@
 #include "post.h"
 #include "request.h"
 #include "timers.h"
+#include "times.h"
 
 typedef struct kl_thread kl_thread;
 typedef struct kl_exchange kl_exchange;
@@ -48,6 +49,7 @@ struct kl_exchange {
     kl_request request; /* first: kl_request pointers are cast to kl_exchange */
     kl_thread *owner;
     const kl_kind *kind; /* NULL: Python handles it */
+    kl_times times;
     kl_chunk *frame;
     kl_exchange_state state;
     kl_exchange *next; /* of the same connection, or in the free list */

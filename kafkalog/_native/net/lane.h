@@ -6,16 +6,6 @@
 
 typedef struct kl_net kl_net;
 
-/* A counter written by its thread and read by others. */
-typedef _Atomic int64_t kl_count;
-static inline void kl_count_add(kl_count *count, int64_t more) {
-    atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + more,
-                          memory_order_relaxed);
-}
-static inline int64_t kl_count_get(kl_count *count) {
-    return atomic_load_explicit(count, memory_order_relaxed);
-}
-
 struct kl_thread {
     kl_net *net;
     int32_t index;
@@ -35,8 +25,10 @@ struct kl_thread {
     kl_link conns;
 
     /* For its own thread: */
-    int64_t now_ms;  /* of this pass */
-    int64_t trim_ms; /* time of the last trim */
+    int64_t now_ms;   /* of this pass */
+    int64_t pass_ns;  /* its begin, by the monotonic clock */
+    int64_t clock_ns; /* the same clock when it was last read: see kl_thread_clock */
+    int64_t trim_ms;  /* time of the last trim */
     bool stopping;
     bool was_leaving; /* in the previous pass */
     bool unanswered;  /* requests were unanswered at the end; read after it */
@@ -77,6 +69,17 @@ struct kl_thread {
     kl_count parked;
     kl_count cold;
     kl_count allocations; /* except those of the pool */
+    kl_count throttled;   /* answers after which a connection was muted */
+    kl_count throttled_ms;
+    kl_count idle_ns;              /* in epoll_wait, */
+    kl_count ran_ns;               /* and in all passes */
+    kl_count waiting[KL_API_KEYS]; /* parked requests */
+    kl_histogram times[KL_API_KEYS][KL_PHASES];
 };
+
+/* Read the monotonic clock.  clock_ns is exact enough where a phase follows another at once. */
+static inline int64_t kl_thread_clock(kl_thread *thread) {
+    return thread->clock_ns = kl_monotonic_ns();
+}
 
 #endif

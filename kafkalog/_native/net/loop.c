@@ -350,11 +350,20 @@ static bool look_at_stop(kl_thread *thread) {
     return !thread->stopping || kl_ring_first(&thread->conns) != NULL;
 }
 
+/* epoll_wait has returned. */
+static void begin_pass(kl_thread *thread) {
+    int64_t before_ns = thread->pass_ns, slept_from_ns = thread->clock_ns;
+    thread->pass_ns = kl_thread_clock(thread);
+    kl_count_add(&thread->idle_ns, thread->pass_ns - slept_from_ns);
+    kl_count_add(&thread->ran_ns, thread->pass_ns - before_ns);
+}
+
 static void *serve(void *argument) {
     kl_thread *thread = argument;
     struct epoll_event events[EVENTS_MAX];
     thread->now_ms = thread->trim_ms = kl_clock_now(&thread->net->clock);
     thread->was_leaving = false;
+    thread->pass_ns = kl_thread_clock(thread);
     do {
         atomic_store(&thread->post.awake, false);
         int count = epoll_wait(thread->epoll_fd, events, EVENTS_MAX, sleep_ms(thread));
@@ -362,6 +371,7 @@ static void *serve(void *argument) {
         atomic_store(&thread->post.awake, true);
         if (KL_UNLIKELY(atomic_load(&thread->net->paused))) kl_net_stand(thread->net);
         thread->now_ms = kl_clock_now(&thread->net->clock);
+        begin_pass(thread);
         for (int i = 0; i < count; i++)
             if (events[i].data.ptr) kl_conn_events(events[i].data.ptr, events[i].events);
         run_stalled(thread);

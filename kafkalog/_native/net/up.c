@@ -176,32 +176,62 @@ static void describe(const kl_exchange *exchange, uint64_t id, kl_request_info *
         memcpy(out->subject, request->conn->subject, request->conn->subject_bytes);
 }
 
-kl_status kl_up_take(kl_up *up, int32_t timeout_ms, kl_request_info *out) {
-    kl_status status = KL_OK;
+/* The calling thread's last request, and the time when it was taken. */
+static _Thread_local struct {
+    const kl_up *up;
+    uint64_t id;
+    int64_t ns;
+} mine;
+
+/* Under the lock.  The calling thread has left its last request; if that is not answered, it waits
+ * for others. */
+static void leave_mine(kl_up *up, int64_t now_ns) {
+    if (mine.up != up) {
+        mine.up = up;
+        mine.id = 0;
+        mine.ns = now_ns;
+    }
+    if (is_taken(up, mine.id))
+        kl_times_turn(&up->slots[(uint32_t)mine.id - 1].exchange->times, KL_PHASE_REMOTE,
+                      now_ns);
+}
+
+/* Under the lock.  Wait for a request; NULL: none came. */
+static kl_link *await_some(kl_up *up, int32_t timeout_ms) {
     int64_t until_ms = kl_monotonic_ms() + timeout_ms;
-    bool room = false;
-    kl_lock(&up->lock);
-    kl_link *link = NULL;
     for (;;) {
-        if (up->closed) {
-            status = kl_fail(KL_E_CLOSED, "the server was stopped");
-            break;
-        }
-        link = kl_ring_first(&up->control);
+        if (up->closed) return NULL;
+        kl_link *link = kl_ring_first(&up->control);
         if (link == NULL) link = kl_ring_first(&up->data);
         int64_t left_ms = link ? 0 : until_ms - kl_monotonic_ms();
-        if (link || left_ms <= 0) break;
+        if (link || left_ms <= 0) return link;
         kl_cond_wait_ms(&up->some, &up->lock, left_ms);
     }
-    if (!status && link == NULL)
+}
+
+kl_status kl_up_take(kl_up *up, int32_t timeout_ms, kl_request_info *out) {
+    kl_status status = KL_OK;
+    int64_t begin_ns = kl_monotonic_ns();
+    bool room = false;
+    kl_lock(&up->lock);
+    leave_mine(up, begin_ns);
+    kl_link *link = await_some(up, timeout_ms);
+    if (up->closed) status = kl_fail(KL_E_CLOSED, "the server was stopped");
+    else if (link == NULL)
         status = kl_fail(KL_E_TIMEOUT, "no request came in %d ms", timeout_ms);
     if (!status && up->free_slot == 0) status = more_slots(up);
+    int64_t now_ns = kl_monotonic_ns();
     if (!status) {
         kl_exchange *exchange = KL_HOLDER(link, kl_exchange, queue);
         unqueue(up, exchange);
-        describe(exchange, put_in_slot(up, exchange), out);
+        mine.id = put_in_slot(up, exchange);
+        kl_times_turn(&exchange->times, KL_PHASE_LOCAL, now_ns);
+        describe(exchange, mine.id, out);
         room = has_room_again(up);
     }
+    up->idle_ns += now_ns - begin_ns;
+    up->ran_ns += now_ns - mine.ns;
+    mine.ns = now_ns;
     kl_unlock(&up->lock);
     if (room) tell_room(up);
     return status;
@@ -210,6 +240,9 @@ kl_status kl_up_take(kl_up *up, int32_t timeout_ms, kl_request_info *out) {
 /* Post to its network thread, which may have ended: then kl_server_free finds it. */
 static void post(kl_exchange *exchange, kl_outcome outcome) {
     exchange->outcome = outcome;
+    bool answers = outcome == KL_ANSWER || outcome == KL_REFUSE;
+    kl_times_turn(&exchange->times, answers ? KL_PHASE_RESPONSE : KL_PHASE_QUEUE,
+                  kl_monotonic_ns());
     kl_post_put(&exchange->owner->post, KL_POST_ANSWER, &exchange->answer);
 }
 
@@ -333,4 +366,11 @@ int64_t kl_up_count(kl_up *up) {
     int64_t count = (int64_t)up->control_count + up->data_count;
     kl_unlock(&up->lock);
     return count;
+}
+
+void kl_up_threads(kl_up *up, int64_t *idle_ns, int64_t *ran_ns) {
+    kl_lock(&up->lock);
+    *idle_ns = up->idle_ns;
+    *ran_ns = up->ran_ns;
+    kl_unlock(&up->lock);
 }

@@ -19,6 +19,8 @@ typedef struct {
     int32_t data_count;
     int32_t count_max; /* of each */
     bool wanted;       /* a thread has stalled requests */
+    int64_t idle_ns;   /* of the threads that take requests: in kl_up_take, */
+    int64_t ran_ns;    /* and altogether */
     bool closed;
     kl_thread *threads; /* notified of space; immutable, down to control_listener */
     const _Atomic int32_t *thread_count;
@@ -40,6 +42,7 @@ bool kl_up_push(kl_up *up, kl_exchange *exchange, bool again);
 bool kl_up_cancel(kl_up *up, kl_exchange *exchange);
 void kl_up_close(kl_up *up);
 int64_t kl_up_count(kl_up *up);
+void kl_up_threads(kl_up *up, int64_t *idle_ns, int64_t *ran_ns);
 
 /* The calls of server.h with similar names. */
 kl_status kl_up_take(kl_up *up, int32_t timeout_ms, kl_request_info *out);

@@ -11,6 +11,7 @@
 #include "net/clock.h"
 #include "leaders.h"
 #include "net/codec.h"
+#include "net/frame.h"
 #include "racks.h"
 #include "replica/quota.h"
 #include "session.h"
@@ -33,6 +34,7 @@ typedef struct {
     int32_t fetch_count;
     size_t parked_bytes; /* large waiting fetches: fetch.c */
     size_t cold_bytes;   /* produce requests waiting for the disk: produce.c */
+    kl_count errors[KL_FAST_APIS][KL_ERROR_CODES]; /* see kl_server_get_errors */
 } kl_lane;
 
 typedef struct kl_data kl_data;
@@ -92,6 +94,12 @@ static inline kl_lane *kl_lane_of(const kl_request *request) {
     KL_TEST_ASSERT(request->thread >= 0 &&
                    request->thread < kl_data_of(request)->lane_count);
     return &kl_data_of(request)->lanes[request->thread];
+}
+/* Count a partition's result, or the whole request's. */
+static inline void kl_count_error(const kl_request *request, int16_t code) {
+    KL_STATIC_ASSERT(KL_API_PRODUCE == 0 && KL_API_FETCH == 1, "their keys are places");
+    int32_t at = code < -1 || code >= KL_ERROR_CODES - 2 ? KL_ERROR_CODES - 1 : code + 1;
+    kl_count_add(&kl_lane_of(request)->errors[request->api_key][at], 1);
 }
 /* A reader over the request's body. */
 static inline kl_in kl_request_body(const kl_request *request, bool flexible) {

@@ -77,7 +77,22 @@ static bool put_records(out *out, const kl_fetch *fetch, kl_fetch_item *item) {
     return to != NULL;
 }
 
+static void count_item(const kl_request *request, const kl_fetch *fetch,
+                       const kl_fetch_item *item) {
+    kl_count_error(request, item->code);
+    if (item->replica == NULL) return;
+    kl_count *traffic = item->replica->traffic;
+    bool follower = fetch->replica_id >= 0;
+    if (!follower) kl_count_share(&traffic[KL_TRAFFIC_FETCHED], 1);
+    if (!follower && item->code) kl_count_share(&traffic[KL_TRAFFIC_FETCH_FAILED], 1);
+    if (item->slice_bytes)
+        kl_count_share(
+            &traffic[follower ? KL_TRAFFIC_REPLICATED_OUT : KL_TRAFFIC_BYTES_OUT],
+            (int64_t)item->slice_bytes);
+}
+
 static bool put_partition(out *out, kl_fetch *fetch, kl_fetch_item *item) {
+    count_item(out->request, fetch, item);
     if (!begin(out, FIXED_BYTES_MAX + item->aborted_count * ABORTED_BYTES_MAX))
         return false;
     out->p = kl_out_i32(out->p, item->partition);
@@ -166,6 +181,7 @@ bool kl_fetch_answer(kl_request *request, kl_fetch *fetch) {
     out out = {
         .request = request, .version = version, .flexible = version >= KL_FETCH_FLEXIBLE};
     bool empty = fetch->code || fetch->withheld;
+    if (fetch->code) kl_count_error(request, fetch->code);
     kl_fetch_item *first = empty ? NULL : kl_fetch_set_first(fetch->set), *next;
     uint32_t topics = 0;
     for (kl_fetch_item *item = first; item; item = kl_fetch_set_behind(fetch->set, item))

@@ -455,7 +455,10 @@ static bool park(kl_request *request, kl_produce *produce) {
 
 static void count(kl_request *request, kl_produce *produce) {
     int64_t denied = 0;
-    for (size_t i = 0; i < produce->count; i++) denied += produce->items[i].denied;
+    for (size_t i = 0; i < produce->count; i++) {
+        denied += produce->items[i].denied;
+        kl_count_error(request, produce->items[i].code);
+    }
     produce->throttle_ms =
         kl_admission_count(kl_data_of(request)->admission, request->principal, KL_MAY_WRITE,
                            (int64_t)request->bytes, denied);

@@ -16,7 +16,8 @@ struct kl_topic {
     int32_t capacity;
     int32_t flags;
     uint8_t id[KL_TOPIC_ID_BYTES];
-    bool has_id; /* not all zero */
+    bool has_id;              /* not all zero */
+    int64_t gone[KL_TRAFFIC]; /* of removed partitions; guarded by the lock */
     size_t name_bytes;
     char name[KL_TOPIC_NAME_BYTES_MAX + 1];
 };
@@ -27,7 +28,8 @@ struct kl_topics {
     pthread_mutex_t gate;  /* held while a change waits, so that an endless stream of */
     atomic_bool change_waits; /* lookups lets it through; musl's rwlock does not */
     kl_table by_name;
-    kl_table by_id; /* topics with an id */
+    kl_table by_id;           /* topics with an id */
+    int64_t gone[KL_TRAFFIC]; /* of removed topics */
 };
 
 static uint64_t hash_id(const uint8_t *id) { return kl_hash(id, KL_TOPIC_ID_BYTES); }
@@ -136,6 +138,38 @@ static kl_status new_topic(kl_topics *topics, kl_span name, kl_topic **out) {
 static void touch(const kl_topic *topic) {
     for (int32_t i = 0; i < topic->capacity; i++)
         if (topic->places[i].replica) kl_replica_touch(topic->places[i].replica);
+}
+
+static void add_traffic(int64_t *sum, const int64_t *more) {
+    for (int i = 0; i < KL_TRAFFIC; i++) sum[i] += more[i];
+}
+
+static void add_replica(int64_t *sum, const kl_replica *replica) {
+    for (int i = 0; replica && i < KL_TRAFFIC; i++)
+        sum[i] += kl_count_get(&replica->traffic[i]);
+}
+
+static void add_topic(int64_t *sum, const kl_topic *topic) {
+    add_traffic(sum, topic->gone);
+    for (int32_t i = 0; i < topic->capacity; i++)
+        add_replica(sum, topic->places[i].replica);
+}
+
+void kl_topics_traffic(kl_topics *topics, kl_topic_traffic *out, size_t room, size_t *count,
+                       int64_t *all) {
+    size_t at = 0;
+    *count = 0;
+    kl_lock(&topics->changing); /* lookups go on during the walk */
+    memcpy(all, topics->gone, sizeof topics->gone);
+    for (kl_topic *topic; (topic = kl_table_next(&topics->by_name, &at)) != NULL;) {
+        kl_topic_traffic found = {.name = ""};
+        add_topic(found.counts, topic);
+        add_traffic(all, found.counts);
+        memcpy(found.name, topic->name, topic->name_bytes);
+        if (*count < room) out[*count] = found;
+        *count += 1;
+    }
+    kl_unlock(&topics->changing);
 }
 
 void kl_topics_touch(kl_topics *topics) {
@@ -276,10 +310,12 @@ kl_status kl_topics_remove(kl_topics *topics, const char *name, int32_t partitio
     lock_for_change(topics);
     kl_topic *topic = find_text(topics, name);
     if (topic && partition < 0) {
+        add_topic(topics->gone, topic);
         unlink_topic(topics, topic);
     } else if (topic && partition < topic->capacity) {
         replica = topic->places[partition].replica;
         topic->places[partition].replica = NULL;
+        add_replica(topic->gone, replica);
     }
     kl_topics_unlock(topics);
     kl_unlock(&topics->changing);
@@ -296,9 +332,12 @@ void kl_topics_clear(kl_topics *topics) {
     kl_table all = topics->by_name;
     topics->by_name = (kl_table){0};
     kl_table_clear(&topics->by_id);
+    size_t at = 0;
+    for (kl_topic *topic; (topic = kl_table_next(&all, &at)) != NULL;)
+        add_topic(topics->gone, topic);
     kl_topics_unlock(topics);
     kl_unlock(&topics->changing);
-    size_t at = 0;
+    at = 0;
     for (kl_topic *topic; (topic = kl_table_next(&all, &at)) != NULL;) end_topic(topic);
     kl_table_free(&all);
 }

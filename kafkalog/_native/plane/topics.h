@@ -38,6 +38,10 @@ kl_replica *kl_topic_replica(const kl_topic *topic, int32_t partition, bool empt
 /* True if its log could not be opened. */
 bool kl_topic_offline(const kl_topic *topic, int32_t partition);
 
+/* As kl_server_get_traffic. */
+void kl_topics_traffic(kl_topics *topics, kl_topic_traffic *out, size_t room, size_t *count,
+                       int64_t *all);
+
 /* Make all readers with remembered results look again. */
 void kl_topics_touch(kl_topics *topics);
 

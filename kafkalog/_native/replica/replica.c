@@ -310,18 +310,34 @@ static kl_status begin_append(kl_replica *replica, int32_t acks) {
     return status;
 }
 
+static void count_append(kl_replica *replica, size_t bytes, kl_status status,
+                         const kl_appended *out) {
+    if (KL_UNLIKELY(status)) {
+        kl_count_share(&replica->traffic[KL_TRAFFIC_PRODUCE_FAILED], 1);
+        return;
+    }
+    kl_count_share(&replica->traffic[KL_TRAFFIC_BYTES_IN], (int64_t)bytes);
+    kl_count_share(&replica->traffic[KL_TRAFFIC_MESSAGES_IN],
+                   out->last_offset - out->base_offset + 1);
+}
+
 kl_status kl_replica_append(kl_replica *replica, kl_span batches,
                             const kl_append_options *options, int32_t acks,
                             kl_appended *out, kl_promise *promise) {
     kl_append_options how = *options;
     kl_status status = begin_append(replica, acks);
-    if (status) return status;
+    kl_count_share(&replica->traffic[KL_TRAFFIC_PRODUCED], 1);
+    if (status) {
+        kl_count_share(&replica->traffic[KL_TRAFFIC_PRODUCE_FAILED], 1);
+        return status;
+    }
     promise->cuts = atomic_load(&replica->cuts);
     how.begin_sync = 1;
     /* Read once: the role may change, and the wait must match the append. */
     how.durable = acks == -1 ? atomic_load(&replica->durable) : 0;
     status = kl_log_append_batches(replica->log, batches.data, batches.bytes, &how, out);
     end_append(replica, acks);
+    count_append(replica, batches.bytes, status, out);
     if (KL_UNLIKELY(status == KL_E_FENCED_LEADER_EPOCH))
         status =
             kl_fail_prefix(KL_E_NOT_LEADER_OR_FOLLOWER, "partition %d", replica->partition);

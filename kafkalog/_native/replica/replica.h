@@ -6,6 +6,7 @@
 #ifndef KL_REPLICA_H
 #define KL_REPLICA_H
 
+#include "base/count.h"
 #include "followers.h"
 
 typedef struct kl_replica kl_replica;
@@ -79,6 +80,7 @@ struct kl_replica {
     _Atomic int64_t appending;   /* producers' appends in progress, */
     _Atomic int64_t appending_1; /* those with acks=1 */
     kl_followers followers;
+    kl_count traffic[KL_TRAFFIC]; /* written by kl_count_share */
 
     _Atomic int waiting;  /* waiters, watchers, sleepers; 0: a change takes no lock */
     pthread_mutex_t lock; /* guards the members below */

@@ -294,6 +294,12 @@ static void add_thread(kl_thread *thread, kl_server_stats *out) {
     out->allocations += kl_count_get(&thread->allocations);
     out->allocations += kl_count_get(&thread->pool.allocations);
     out->buffer_bytes += kl_count_get(&thread->pool.bytes);
+    out->throttled += kl_count_get(&thread->throttled);
+    out->throttled_ms += kl_count_get(&thread->throttled_ms);
+    out->network_idle_ns += kl_count_get(&thread->idle_ns);
+    out->network_ran_ns += kl_count_get(&thread->ran_ns);
+    for (int i = 0; i < KL_API_KEYS; i++)
+        out->waiting[i] += kl_count_get(&thread->waiting[i]);
 }
 
 void kl_server_get_stats(kl_server *server, kl_server_stats *out) {
@@ -307,6 +313,43 @@ void kl_server_get_stats(kl_server *server, kl_server_stats *out) {
     for (int32_t i = 0; i < server->net.thread_count; i++)
         add_thread(&server->net.threads[i], out);
     out->pinned = atomic_load(&server->data->pinned);
+    for (int32_t i = 0; i < KL_LISTENERS_MAX; i++)
+        out->listening[i] = atomic_load(&server->net.peers.of_listener[i]);
+    kl_up_threads(&server->net.up, &out->taking_idle_ns, &out->taking_ran_ns);
     out->queued = kl_up_count(&server->net.up);
     out->network_threads = kl_threads_running(&server->net);
+}
+
+kl_status kl_server_get_times(kl_server *server, int32_t api_key, kl_phase_times *out) {
+    kl_status status = kl_server_check(server);
+    if (!status) status = want("api_key", api_key, 0, KL_API_KEYS - 1);
+    if (status) return status;
+    memset(out, 0, KL_PHASES * sizeof *out);
+    for (int32_t i = 0; i < server->net.thread_count; i++)
+        for (int32_t phase = 0; phase < KL_PHASES; phase++) {
+            const kl_histogram *from = &server->net.threads[i].times[api_key][phase];
+            for (int32_t at = 0; at < KL_TIME_BUCKETS; at++)
+                out[phase].buckets[at] += kl_count_get(&from->buckets[at]);
+            out[phase].sum_ns += kl_count_get(&from->sum_ns);
+        }
+    return KL_OK;
+}
+
+kl_status kl_server_get_errors(kl_server *server, int32_t api_key, int64_t *out) {
+    kl_status status = kl_server_check(server);
+    if (!status) status = want("api_key", api_key, 0, KL_FAST_APIS - 1);
+    if (status) return status;
+    memset(out, 0, KL_ERROR_CODES * sizeof *out);
+    for (int32_t i = 0; i < server->net.thread_count; i++)
+        for (int32_t at = 0; at < KL_ERROR_CODES; at++)
+            out[at] += kl_count_get(&server->data->lanes[i].errors[api_key][at]);
+    return KL_OK;
+}
+
+void kl_server_get_traffic(kl_server *server, kl_topic_traffic *out, size_t room,
+                           size_t *count, int64_t *all) {
+    memset(all, 0, KL_TRAFFIC * sizeof *all);
+    *count = 0;
+    if (!kl_server_check(server))
+        kl_topics_traffic(server->data->topics, out, room, count, all);
 }

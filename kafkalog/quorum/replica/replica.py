@@ -29,6 +29,7 @@ from kafkalog.quorum.replica.places import Endpoint, Places, controllers_of, sta
 from kafkalog.quorum.replica.raft_thread import RaftThread
 from kafkalog.raft.replicas import ReplicaKey, Voter, find
 from kafkalog.raft.state import Options
+from kafkalog.replication.membership import Standing
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -163,6 +164,15 @@ class MetadataReplica:
         if state is None or state.leader_id is None or self.problem is not None or self.ends:
             return -1, None
         return state.leader_id, self._raft.place(state.leader_id)
+
+    def standing(self) -> Standing | None:
+        """As QuorumReplica.standing."""
+        state = self._raft.state
+        if state is None:
+            return None
+        leader = -1 if state.leader_id is None else state.leader_id
+        role = type(state.role).__name__.lower()
+        return Standing(leader, state.epoch, state.high_watermark, state.log.end, role)
 
     @property
     def votes(self) -> bool:

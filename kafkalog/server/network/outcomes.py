@@ -49,6 +49,16 @@ class Stats(NamedTuple):
     """TLS, complete."""
     handshakes_failed: int
     network_threads: int
+    waiting: dict[int, int]
+    """Parked requests by API key, without zeros."""
+    listening: dict[int, int]
+    """Connections by listener, without zeros."""
+    throttled: int
+    throttled_ms: int
+    network_idle_ns: int
+    network_ran_ns: int
+    taking_idle_ns: int
+    taking_ran_ns: int
 
 
 class HandshakeFailure(NamedTuple):

@@ -15,6 +15,7 @@ from kafkalog.config.server import ServerConfig
 from kafkalog.errors import ArgumentError
 from kafkalog.replication.followers import CaughtUp, Follower, FollowerState
 from kafkalog.server.network.buckets import Buckets
+from kafkalog.server.network.counters import Counters
 from kafkalog.server.network.outcomes import Appended, HandshakeFailure, Stats
 from kafkalog.server.network.raw_request import RawRequest
 from kafkalog.server.network.rights import RIGHTS, Rights, Usage
@@ -56,7 +57,7 @@ def _c_followers(followers: Sequence[Follower]) -> Any:
     return ffi.new("kl_follower[]", followers)  # its fields are in the same order
 
 
-class Reactor(Rights):
+class Reactor(Rights, Counters):
     """A kl_server.  Safe to use from many threads; a forked child gets ForkedHandle."""
 
     def __init__(
@@ -532,13 +533,3 @@ class Reactor(Rights):
             return False
         check(status)
         return True
-
-    # ---- what is counted -----------------------------------------------------------------------
-
-    def stats(self) -> Stats:
-        """The counters, as they are now."""
-        found = ffi.new("kl_server_stats *")
-        lib.kl_server_get_stats(self._c, found)
-        values = {name: getattr(found, name) for name in Stats._fields}
-        values["requests"] = {key: n for key, n in enumerate(found.requests) if n}
-        return Stats(**values)

@@ -1,0 +1,1 @@
+"""Metrics: the one table of all of them, and how they are shown."""
