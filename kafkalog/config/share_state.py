@@ -25,6 +25,7 @@ class ShareStateConfig(Settings):
         "min.insync.replicas of __share_group_state when a cluster creates it; a single node has "
         "one.",
         low=1,
+        high=32_767,
     )
     share_coordinator_state_topic_segment_bytes = Whole(
         104_857_600, "segment.bytes of __share_group_state.", unit="bytes", low=1

@@ -50,7 +50,7 @@ def test_the_file_that_kafka_delivers_is_a_node_of_a_quorum(tmp_path: Path) -> N
     assert config.listeners == ("PLAINTEXT://:9092", "CONTROLLER://:9093")
     assert config.topic.retention_ms == 168 * 3_600_000
     named = {note.partition(":")[0] for note in found.notes}
-    assert named == {"share.coordinator.state.topic.replication.factor"}
+    assert named == set()
 
 
 def test_without_roles_it_is_a_single_node(tmp_path: Path) -> None:
