@@ -121,7 +121,7 @@ def join(changes: Changes, said: Joining, now: Now, replaces_last: bool) -> Join
     try:
         heard = subscription(said.classic.protocols[0][1])
     except KafkalogError as error:
-        raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
+        raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error)) from None
     timeout_ms = said.rebalance_timeout_ms
     member = before._replace(
         instance_id=before.instance_id if said.instance_id is None else said.instance_id,
