@@ -55,15 +55,10 @@ def enter(path: str, found: Found, config: ServerConfig, node: int) -> Entry:
 
     `found`: the directory's contents.
 
-    Raises: ArgumentError: it is that of a node on ZooKeeper; InvalidSetting: the security between
-    nodes; Timeout: no controller answers.
+    Raises: ArgumentError: it is that of a node of another cluster, on ZooKeeper; InvalidSetting:
+    the security between nodes; Timeout: no controller answers.
     """
     meta = found.meta
-    if meta is not None and meta.version == 0:
-        raise ArgumentError(
-            f"{path}: found the directory of a node of a cluster on ZooKeeper, wanted one of a "
-            "KRaft cluster, or an empty one"
-        )
     bootstrap, voters = controllers_of(config)
     securities = node_securities(config)
     patience_ms = config.controller_quorum_request_timeout_ms
@@ -75,9 +70,16 @@ def enter(path: str, found: Found, config: ServerConfig, node: int) -> Entry:
         security=securities.get(config.control_listener),
     )
     cluster = meta.cluster_id if meta is not None else None
-    if cluster is None:
+    on_zookeeper = meta is not None and meta.version == 0
+    if cluster is None or on_zookeeper:
         patience_s = config.initial_broker_registration_timeout_ms / 1000
-        cluster = _cluster_id(bootstrap, options, patience_s)
+        known, cluster = cluster, _cluster_id(bootstrap, options, patience_s)
+        # Kafka 3.9 leaves such a directory when it has moved a cluster from ZooKeeper to KRaft.
+        if on_zookeeper and known != cluster:
+            raise ArgumentError(
+                f"{path}: found the directory of a node on ZooKeeper, of cluster {known}, wanted "
+                f"one of cluster {cluster}, which the controllers lead"
+            )
     directory_id = meta.directory_id if meta is not None else None
     identity = Identity(cluster, node, directory_id or layout.random_topic_id())
     return Entry(identity, bootstrap, voters, options, securities)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import kafkalog
 from kafkalog.client.link.metadata import TopicInfo
@@ -45,15 +45,12 @@ def until(condition: Callable[[], Any], what: str) -> Any:
     return wait_for(condition, what, PATIENCE_S, pause_s=0.2)
 
 
-class State(Protocol):
+class State(NamedTuple):
     """A partition: its leader and its ISR."""
 
-    @property
-    def leader(self) -> int: ...
-    @property
-    def leader_epoch(self) -> int: ...
-    @property
-    def isr(self) -> tuple[int, ...]: ...
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
 
 
 class Member(Protocol):
@@ -86,6 +83,8 @@ class Members:
     admin: kafkalog.Admin
     controller_is_told = True
     """True if Metadata names the controller."""
+    controllers_apart = False
+    """True if no node is a controller."""
 
     @property
     def living(self) -> list[Member]:
@@ -93,16 +92,31 @@ class Members:
 
     # ---- the control plane -------------------------------------------------------------------
 
+    def _anybody(self) -> Any:
+        """Metadata of a living node; None if none answers."""
+        return next(filter(None, map(self.metadata, self.living)), None)
+
     def registered(self) -> set[int]:
         """The nodes that it takes for alive."""
-        raise AssertionError("a subclass must define this")
+        found = self._anybody()
+        return set() if found is None else {broker.node_id for broker in found.brokers}
 
     def controller(self) -> int:
-        """The controller; -1: none."""
+        """The active controller; -1: none answers, or it is no node."""
         raise AssertionError("a subclass must define this")
 
     def state(self, topic: str, partition: int = 0) -> State:
-        raise AssertionError("a subclass must define this")
+        """A partition, as a broker describes it."""
+
+        def found() -> State | None:
+            metadata = self._anybody()
+            for one in () if metadata is None else metadata.topics:
+                for row in one.partitions if one.name == topic else ():
+                    if row.partition_index == partition:
+                        return State(row.leader_id, row.leader_epoch, (*row.isr_nodes,))
+            return None
+
+        return until(found, f"{topic}-{partition} is known")
 
     def fits(self, number: int) -> None:
         """Run the command that says if our node can take the place of this one."""
@@ -133,7 +147,10 @@ class Members:
 
         def known() -> bool:
             there = {node.number for node in self.living}
-            if self.registered() != there or (controller := self.controller()) not in there:
+            if self.registered() != there:
+                return False
+            controller = self.controller()
+            if controller not in there and not self.controllers_apart:
                 return False
             for node in self.living:
                 found = self.metadata(node)

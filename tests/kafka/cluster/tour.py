@@ -43,7 +43,7 @@ class Done(NamedTuple):
     to: str
     """The kind of the node that it was done to; empty if it was done to topics."""
     reigns: str
-    """The kind of the controller when it began."""
+    """The kind of the controller when it began; empty if it was no node."""
 
 
 class Tour:
@@ -74,7 +74,7 @@ class Tour:
         """Run a deed on a node or on topics, and wait until everything is whole."""
         nodes, reigns, start = self.nodes.nodes, self.nodes.controller(), time.monotonic()
         to = "" if number is None else nodes[number].kind
-        done = Done(what, to, nodes[reigns].kind)
+        done = Done(what, to, nodes[reigns].kind if reigns in nodes else "")
         self.note(f"{what} {number or ''} {to} {how}; {reigns} reigns, {done.reigns}")
         yield
         self.whole()

@@ -11,13 +11,12 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import kafkalog
 from kafkalog.batch.walk import whole_batches
 from kafkalog.cli import main
 from kafkalog.client.calls.quorum import QuorumInfo
-from kafkalog.disk.layout import random_topic_id, uuid_text
+from kafkalog.disk.layout import METADATA_TOPIC, random_topic_id, uuid_text
 from tests.kafka.cluster.members import OURS, SETTINGS, Members, until
 from tests.kafka.quorum.nodes import Process
 from tests.support import apache
@@ -37,14 +36,6 @@ log.initial.task.delay.ms=500
 metadata.log.max.record.bytes.between.snapshots=20000
 """
 """With frequent snapshots: a new voter begins with one, and a node that changes hands has some."""
-
-
-class State(NamedTuple):
-    """A partition, as a broker describes it: its leader and its ISR."""
-
-    leader: int
-    leader_epoch: int
-    isr: tuple[int, ...]
 
 
 class Combined(Process):
@@ -125,14 +116,6 @@ class CombinedNodes(Members):
 
     # ---- queries -----------------------------------------------------------------------------
 
-    def _anybody(self) -> Any:
-        """Metadata of a living node; None if none answers."""
-        return next(filter(None, map(self.metadata, self.living)), None)
-
-    def registered(self) -> set[int]:
-        found = self._anybody()
-        return set() if found is None else {broker.node_id for broker in found.brokers}
-
     def quorum(self) -> QuorumInfo:
         return self.try_until(self.admin.describe_quorum, "the quorum is described")
 
@@ -141,17 +124,6 @@ class CombinedNodes(Members):
         with contextlib.suppress(kafkalog.KafkalogError):
             return self.admin.describe_quorum().leader
         return -1
-
-    def state(self, topic: str, partition: int = 0) -> State:
-        def found() -> State | None:
-            metadata = self._anybody()
-            for one in () if metadata is None else metadata.topics:
-                for row in one.partitions if one.name == topic else ():
-                    if row.partition_index == partition:
-                        return State(row.leader_id, row.leader_epoch, (*row.isr_nodes,))
-            return None
-
-        return until(found, f"{topic}-{partition} is known")
 
     def in_sync(self) -> None:
         """Also the voters: they are the living nodes, and have what is committed."""
@@ -209,22 +181,19 @@ class CombinedNodes(Members):
         else:
             last.kill()
 
-    # ---- results -----------------------------------------------------------------------------
 
-    def checked(self, numbers: Sequence[int]) -> None:
-        """Check the files of nodes that have ended: `kafkalog verify` and Kafka's dump find no
-        damage and the same batches, and the metadata logs are equal as far as each goes."""
-        nodes = [self.nodes[n] for n in numbers]
-        command = [sys.executable, "-m", "kafkalog", "verify", *(str(one.data) for one in nodes)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
-        for one, other in itertools.combinations(nodes, 2):
-            start = max(_start(one.metadata), _start(other.metadata))
-            a, b = (b"".join(batches_in(node.metadata, start)) for node in (one, other))
-            assert a and b and (a.startswith(b) or b.startswith(a)), (one.number, other.number)
-        files = [path for one in nodes for path in sorted(one.data.glob("*-*/*.log"))]
-        assert any("__cluster_metadata" in str(path) for path in files)
-        same_to_kafka(files)
+def checked(folders: Sequence[Path]) -> None:
+    """Check the directories of nodes that have ended: `kafkalog verify` and Kafka's dump find no
+    damage and the same batches, and the metadata logs are equal as far as each goes."""
+    command = [sys.executable, "-m", "kafkalog", "verify", *map(str, folders)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+    logs = [folder / f"{METADATA_TOPIC}-0" for folder in folders]
+    for one, other in itertools.combinations(logs, 2):
+        start = max(_start(one), _start(other))
+        a, b = (b"".join(batches_in(log, start)) for log in (one, other))
+        assert a and b and (a.startswith(b) or b.startswith(a)), (one, other)
+    _same_to_kafka([path for one in folders for path in sorted(one.glob("*-*/*.log"))])
 
 
 def _start(folder: Path) -> int:
@@ -232,7 +201,7 @@ def _start(folder: Path) -> int:
     return min(int(one.stem) for one in folder.glob("*.log"))
 
 
-def same_to_kafka(files: Sequence[Path]) -> None:
+def _same_to_kafka(files: Sequence[Path]) -> None:
     """Kafka's dump finds the same valid batches in these segments as we do."""
     for path, found in apache.dump(files, records=False).items():
         assert all(one.valid for one in found.batches) and not found.other, path

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.cli import main
 from kafkalog.kraft.format import read_meta
 from tests.kafka.cluster.members import KAFKA, OURS
 from tests.kafka.cluster.moves import all_of, by_a_new_node, on_its_directory
 from tests.kafka.cluster.tour import Tour
-from tests.kafka.quorum.combined import CombinedNodes
+from tests.kafka.quorum.combined import CombinedNodes, checked
 from tests.support import apache
 
 pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(1500)]
@@ -41,6 +42,11 @@ def toured(home: Path, rng: random.Random, nodes: CombinedNodes) -> Iterator[Tou
         pytest.skip(f"Kafka cannot run here: {reason}")
 
 
+def upgrade(nodes: CombinedNodes, feature: str) -> None:
+    """As `kafkalog features upgrade` does."""
+    assert main(["features", "upgrade", feature, "--bootstrap-server", nodes.bootstrap]) == 0
+
+
 def test_three_of_kafka_are_replaced_and_replace_ours(tmp_path: Path, rng: random.Random) -> None:
     """On new directories: each new node becomes a voter and gets an old one's replicas.  Nothing is
     lost, duplicated or interrupted."""
@@ -53,15 +59,15 @@ def test_three_of_kafka_are_replaced_and_replace_ours(tmp_path: Path, rng: rando
             by_a_new_node(tour, old, new, KAFKA)
         all_of(tour, THIRD, KAFKA)
         tour.judge()
-        made.checked(THIRD)
+        checked([made.nodes[n].data for n in THIRD])
 
 
 @pytest.mark.parametrize("dynamic", [True, False], ids=["in the log", "in the settings"])
 def test_three_of_kafka_change_hands_and_back(
     tmp_path: Path, rng: random.Random, dynamic: bool
 ) -> None:
-    """On their directories, which keep their ids; the voters are in the metadata log or in the
-    settings.  Nothing is lost, duplicated or interrupted."""
+    """On their directories, which keep their ids; the voters are in the metadata log, or in the
+    settings until all are ours.  Nothing is lost, duplicated or interrupted."""
     made = CombinedNodes(tmp_path / "nodes", FIRST, dynamic=dynamic)
     with toured(tmp_path, rng, made) as tour:
         before = {n: read_meta(str(node.data)) for n, node in made.nodes.items()}
@@ -70,7 +76,10 @@ def test_three_of_kafka_change_hands_and_back(
             for number in FIRST:
                 on_its_directory(tour, number, kind)
             all_of(tour, FIRST, kind)
-        assert {one.node: one.directory_id for one in made.quorum().voters} == voters
+            assert {one.node: one.directory_id for one in made.quorum().voters} == voters
+            if kind == OURS and not dynamic:
+                upgrade(made, "kraft.version=1")
+                voters = {n: meta.directory_id for n, meta in before.items() if meta is not None}
         tour.judge()
-        made.checked(FIRST)
+        checked([made.nodes[n].data for n in FIRST])
     assert {n: read_meta(str(node.data)) for n, node in made.nodes.items()} == before

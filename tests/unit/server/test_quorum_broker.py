@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import shutil
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,13 @@ from kafkalog import Admin, Consumer, Producer, TopicPartition, errors
 from kafkalog.config.server import ServerConfig
 from kafkalog.disk.checkpoint import DirectoryState
 from kafkalog.disk.directory import Directory
+from kafkalog.disk.layout import (
+    META_PROPERTIES,
+    METADATA_TOPIC,
+    MetaProperties,
+    parse_meta_properties,
+    render_meta_properties,
+)
 from kafkalog.replication.roles import Effect, Lead
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.server.controller_apis import quorum_broker
@@ -26,6 +34,7 @@ from kafkalog.wire.error_codes import ErrorCode
 from tests.support.controllers import CLUSTER, Controller
 from tests.support.copies import batches_in
 from tests.support.raw import Raw
+from tests.support.trees import fingerprint
 from tests.support.waiting import LIMIT_S, wait_for
 
 NODE = 2
@@ -409,6 +418,50 @@ def test_another_clusters_directory_is_refused(controller: Controller, tmp_path:
         pass
     with pytest.raises(errors.ArgumentError, match="another cluster"):
         started(controller, tmp_path / "d")
+
+
+def test_a_directory_that_left_zookeeper_is_taken_over(
+    controller: Controller, tmp_path: Path
+) -> None:
+    """Kafka 3.9 leaves it so after it has moved the cluster to KRaft: with its identity in the
+    older version, and without metadata.  Both ids stay, and the records."""
+    path = tmp_path / "d"
+    with started(controller, path) as broker:
+        created(controller, broker)
+        with Producer(broker) as producer:
+            producer.send("orders", b"1")
+    meta = leave_on_zookeeper(path, CLUSTER)
+    with started(controller, path) as broker:
+        wait_for(lambda: "orders" in node_of(broker).image.topics, "the topic is known")
+        assert parse_meta_properties((path / META_PROPERTIES).read_bytes()) == meta
+        with Consumer(broker, auto_offset_reset="earliest") as consumer:
+            consumer.assign([TopicPartition("orders", 0)])
+            found = wait_for(lambda: consumer.poll(100), "the record is read")
+            assert [one.value for one in found] == [b"1"]
+
+
+def leave_on_zookeeper(path: Path, cluster: str) -> MetaProperties:
+    """Make a directory that of a node on ZooKeeper; returns its identity on KRaft."""
+    file = path / META_PROPERTIES
+    meta = parse_meta_properties(file.read_bytes())
+    older = meta._replace(version=0, cluster_id=cluster)
+    file.write_bytes(render_meta_properties(older))
+    shutil.rmtree(path / f"{METADATA_TOPIC}-0")
+    return meta
+
+
+def test_another_clusters_directory_on_zookeeper_is_refused(
+    controller: Controller, tmp_path: Path
+) -> None:
+    """Nothing is written into it."""
+    path = tmp_path / "d"
+    with started(controller, path):
+        pass
+    leave_on_zookeeper(path, "another-cluster")
+    before = fingerprint(path)
+    with pytest.raises(errors.ArgumentError, match=f"another-cluster, wanted one of .*{CLUSTER}"):
+        started(controller, path)
+    assert fingerprint(path) == before
 
 
 def test_a_feature_that_is_not_known_is_refused_by_name(
