@@ -1,4 +1,4 @@
-"""The settings of consumer groups whose members heartbeat (KIP-848)."""
+"""The settings of groups whose members heartbeat: consumer (KIP-848) and share groups (KIP-932)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -7,9 +7,14 @@ from kafkalog.config.declare import Settings, Whole, Word, Words
 from kafkalog.config.share_records import ShareRecordSettings
 from kafkalog.errors import InvalidSetting
 
-__all__ = ["ConsumerGroupConfig", "GroupSettings", "group_problems", "in_effect", "own_problem"]
+__all__ = [
+    "ConsumerGroupConfig", "GroupSettings", "ShareGroupConfig", "group_problems", "in_effect",
+    "own_problem",
+]  # fmt: skip
 
 ASSIGNORS = ("uniform", "range")
+SHARE_ASSIGNORS = ("simple",)
+_KINDS = ("consumer", "share")
 _RANGES = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
 
 
@@ -74,6 +79,59 @@ class ConsumerGroupConfig(Settings):
     )
 
 
+class ShareGroupConfig(Settings):
+    """The settings of all share groups' members; a broker takes them with its own."""
+
+    scope = "broker"
+
+    group_share_session_timeout_ms = Whole(
+        45_000,
+        "Time without a heartbeat after which a member of a share group is removed.",
+        unit="ms",
+        low=1,
+    )
+    group_share_min_session_timeout_ms = Whole(
+        45_000, "The lowest share.session.timeout.ms of a group.", unit="ms", low=1
+    )
+    group_share_max_session_timeout_ms = Whole(
+        60_000, "The highest share.session.timeout.ms of a group.", unit="ms", low=1
+    )
+    group_share_heartbeat_interval_ms = Whole(
+        5_000, "Time between two heartbeats of a member of a share group.", unit="ms", low=1
+    )
+    group_share_min_heartbeat_interval_ms = Whole(
+        5_000, "The lowest share.heartbeat.interval.ms of a group.", unit="ms", low=1
+    )
+    group_share_max_heartbeat_interval_ms = Whole(
+        15_000, "The highest share.heartbeat.interval.ms of a group.", unit="ms", low=1
+    )
+    group_share_assignment_interval_ms = Whole(
+        1_000,
+        "Time between two assignments of a share group's partitions, at least.",
+        unit="ms",
+        low=0,
+    )
+    group_share_min_assignment_interval_ms = Whole(
+        0, "The lowest share.assignment.interval.ms of a group.", unit="ms", low=0
+    )
+    group_share_max_assignment_interval_ms = Whole(
+        15_000, "The highest share.assignment.interval.ms of a group.", unit="ms", low=0
+    )
+    group_share_max_size = Whole(
+        200, "Members of a share group.", unit="members", low=1, high=1_000
+    )
+    group_share_assignors = Words(
+        SHARE_ASSIGNORS, "The assignor of share groups.", choices=SHARE_ASSIGNORS
+    )
+    group_share_initialize_retry_interval_ms = Whole(
+        30_000,
+        "Time after which a share partition whose state is not kept yet is asked for again; at "
+        "least offsets.commit.timeout.ms.",
+        unit="ms",
+        low=1,
+    )
+
+
 class GroupSettings(ShareRecordSettings):
     """The settings of a single group."""
 
@@ -91,26 +149,50 @@ class GroupSettings(ShareRecordSettings):
         1_000, ConsumerGroupConfig.group_consumer_assignment_interval_ms.text, unit="ms", low=0,
         synonym="group.consumer.assignment.interval.ms",
     )  # fmt: skip
+    share_session_timeout_ms = Whole(
+        45_000, ShareGroupConfig.group_share_session_timeout_ms.text, unit="ms", low=1,
+        synonym="group.share.session.timeout.ms",
+    )  # fmt: skip
+    share_heartbeat_interval_ms = Whole(
+        5_000, ShareGroupConfig.group_share_heartbeat_interval_ms.text, unit="ms", low=1,
+        synonym="group.share.heartbeat.interval.ms",
+    )  # fmt: skip
+    share_assignment_interval_ms = Whole(
+        1_000, ShareGroupConfig.group_share_assignment_interval_ms.text, unit="ms", low=0,
+        synonym="group.share.assignment.interval.ms",
+    )  # fmt: skip
 
 
 def group_problems(given: Mapping[str, Any]) -> Iterator[tuple[str, object, str]]:
     """Settings that contradict each other, as Apache Kafka checks them at its start: name, value,
     and what is wanted."""
-    if "group.consumer.session.timeout.ms" not in given:
-        return
+    for kind in _KINDS:
+        group = f"group.{kind}"
+        if f"{group}.session.timeout.ms" in given:
+            yield from _problems_of(group, given)
+
+
+def _problems_of(group: str, given: Mapping[str, Any]) -> Iterator[tuple[str, object, str]]:
     for name in _RANGES:
-        low, high = (given[f"group.consumer.{end}.{name}"] for end in ("min", "max"))
-        own = f"group.consumer.{name}"
+        low, high = (given[f"{group}.{end}.{name}"] for end in ("min", "max"))
+        own = f"{group}.{name}"
         if high < low:
-            yield f"group.consumer.max.{name}", high, f"at least group.consumer.min.{name}, {low}"
+            yield f"{group}.max.{name}", high, f"at least {group}.min.{name}, {low}"
         elif not low <= given[own] <= high:
-            yield own, given[own], f"{low} to {high}, as group.consumer.min.{name} and max say"
-    session_ms = given["group.consumer.session.timeout.ms"]
-    beat = "group.consumer.heartbeat.interval.ms"
+            yield own, given[own], f"{low} to {high}, as {group}.min.{name} and max say"
+    session_ms = given[f"{group}.session.timeout.ms"]
+    beat = f"{group}.heartbeat.interval.ms"
     if given[beat] >= session_ms:
-        yield beat, given[beat], f"less than group.consumer.session.timeout.ms, {session_ms}"
-    if not given["group.consumer.assignors"]:
-        yield "group.consumer.assignors", "nothing", "at least one assignor"
+        yield beat, given[beat], f"less than {group}.session.timeout.ms, {session_ms}"
+    if not given[f"{group}.assignors"]:
+        yield f"{group}.assignors", "nothing", "at least one assignor"
+
+
+def _bounds(name: str, given: Mapping[str, Any]) -> tuple[str, str, int, int]:
+    """The kind of groups that a setting is of, the rest of its name, and the broker's bounds."""
+    kind, rest = name.split(".", 1)
+    low, high = (given[f"group.{kind}.{end}.{rest}"] for end in ("min", "max"))
+    return kind, rest, low, high
 
 
 def in_effect(own: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, int]:
@@ -118,8 +200,7 @@ def in_effect(own: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, int
     found = {}
     for name, setting in GroupSettings.table.items():
         if name in own and name not in ShareRecordSettings.table:
-            rest = name.removeprefix("consumer.")
-            low, high = (given[f"group.consumer.{end}.{rest}"] for end in ("min", "max"))
+            _, _, low, high = _bounds(name, given)
             try:
                 found[name] = min(max(setting.checked(own[name]), low), high)
             except InvalidSetting:
@@ -130,14 +211,15 @@ def in_effect(own: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, int
 def own_problem(own: Mapping[str, int], given: Mapping[str, Any]) -> str | None:
     """Why a group's own settings are refused, by those of its broker; None: they are not."""
     for name, value in own.items():
-        rest = name.removeprefix("consumer.")
-        low, high = (given[f"group.consumer.{end}.{rest}"] for end in ("min", "max"))
+        kind, rest, low, high = _bounds(name, given)
         if value < low:
-            return f"{name} must be greater than or equal to group.consumer.min.{rest}"
+            return f"{name} must be greater than or equal to group.{kind}.min.{rest}"
         if value > high:
-            return f"{name} must be less than or equal to group.consumer.max.{rest}"
+            return f"{name} must be less than or equal to group.{kind}.max.{rest}"
     ends = ("session.timeout.ms", "heartbeat.interval.ms")
-    session_ms, beat_ms = (own.get(f"consumer.{n}", given[f"group.consumer.{n}"]) for n in ends)
-    if beat_ms >= session_ms:
-        return "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms"
+    for kind in _KINDS:
+        session_ms, beat_ms = (own.get(f"{kind}.{n}", given[f"group.{kind}.{n}"]) for n in ends)
+        if beat_ms >= session_ms:
+            return (f"{kind}.session.timeout.ms must be greater than "
+                    f"{kind}.heartbeat.interval.ms")  # fmt: skip
     return None

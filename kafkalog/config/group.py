@@ -1,12 +1,12 @@
 """The settings of the group coordinator."""
 
-from kafkalog.config.consumer_group import ConsumerGroupConfig
+from kafkalog.config.consumer_group import ConsumerGroupConfig, ShareGroupConfig
 from kafkalog.config.declare import Long, Whole
 
 __all__ = ["GroupConfig"]
 
 
-class GroupConfig(ConsumerGroupConfig):
+class GroupConfig(ConsumerGroupConfig, ShareGroupConfig):
     """The settings of the group coordinator; a broker takes them with its own."""
 
     scope = "broker"

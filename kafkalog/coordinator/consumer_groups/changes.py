@@ -1,18 +1,20 @@
-"""Changes of a consumer group: each is applied at once, becomes a record, and can be undone."""
+"""Changes of a group whose members heartbeat: each is applied at once, becomes a record, and can be
+undone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from kafkalog.coordinator.consumer_groups import records
+from kafkalog.coordinator.consumer_groups.base import NewerGroup
 from kafkalog.coordinator.consumer_groups.member import Member, Partitions
 from kafkalog.coordinator.consumer_groups.state import ConsumerGroup, Resolved
 from kafkalog.coordinator.step import JournalRecord, Step
 from kafkalog.wire.records import OFFSETS
 
-__all__ = ["RESTATED_BYTES", "UNSURE_MAX", "Changes"]
+__all__ = ["RESTATED_BYTES", "UNSURE_MAX", "Changes", "GroupChanges", "Layout"]
 
 RESTATED_BYTES = 100_000
 """Records of failed writes that one write states again: the next ones state the others."""
@@ -23,11 +25,29 @@ Else = Callable[[Step, bool], None]
 """`certain`: the journal does not have it."""
 
 
-class Changes:
-    """Changes that are written together."""
+class Layout(NamedTuple):
+    """The kinds of records in which a type of groups is stored, and how each is made."""
 
-    def __init__(self, group_id: str, group: ConsumerGroup, keys: dict[bytes, int]) -> None:
+    group: int
+    subscription: int
+    assignment: int
+    target: int
+    current: int
+    key_of: Callable[[str, int, str], bytes]
+    """The key, by the group's id, a kind, and the name of what it is about."""
+    value_of: Callable[[Any, int, str], bytes | None]
+    """The value, by the group as it is, a kind and a name; None: a tombstone."""
+
+
+G = TypeVar("G", bound=NewerGroup)
+
+
+class GroupChanges(Generic[G]):
+    """Changes of a group of any type that are written together."""
+
+    def __init__(self, group_id: str, group: G, keys: dict[bytes, int], layout: Layout) -> None:
         """`keys`: those of the group's live records, with their kinds."""
+        self._layout = layout
         self.group_id = group_id
         self.group = group
         self.records: list[JournalRecord] = []
@@ -44,7 +64,7 @@ class Changes:
         for key, (kind, name) in group.unsure.items():
             if self.size >= RESTATED_BYTES:
                 break
-            self._add(key, records.value_of(group, kind, name) if key in keys else None)
+            self._add(key, layout.value_of(group, kind, name) if key in keys else None)
             self._noted.append((key, (kind, name)))
 
     # ---- undoing ---------------------------------------------------------------------------
@@ -87,8 +107,8 @@ class Changes:
 
     def _note(self, kind: int, name: str = "") -> None:
         """A part of the group was changed: its record follows."""
-        key = records.key_of(self.group_id, kind, name)
-        value = records.value_of(self.group, kind, name)
+        key = self._layout.key_of(self.group_id, kind, name)
+        value = self._layout.value_of(self.group, kind, name)
         self._add(key, value)
         self._noted.append((key, (kind, name)))
         before = self._keys.get(key)
@@ -123,12 +143,12 @@ class Changes:
     def subscription(self, member: Member) -> None:
         """A member, and what it says."""
         self._put(member)
-        self._note(records.SUBSCRIPTION, member.member_id)
+        self._note(self._layout.subscription, member.member_id)
 
     def current(self, member: Member) -> None:
         """A member, and what it has."""
         self._put(member)
-        self._note(records.CURRENT, member.member_id)
+        self._note(self._layout.current, member.member_id)
 
     def remove(self, member_id: str) -> None:
         """A member, and all that it had."""
@@ -139,7 +159,8 @@ class Changes:
         self.touched[member_id] = None
         self._undo.append(partial(self.group.put_target, member_id, target))
         self._undo.append(partial(self.group.put_member, before))
-        for kind in (records.CURRENT, records.TARGET, records.SUBSCRIPTION):
+        layout = self._layout
+        for kind in (layout.current, layout.target, layout.subscription):
             self._note(kind, member_id)
 
     def target(self, member_id: str, partitions: Partitions) -> None:
@@ -147,7 +168,7 @@ class Changes:
         before = self.group.target.get(member_id)
         self.group.put_target(member_id, partitions)
         self._undo.append(partial(self.group.put_target, member_id, before))
-        self._note(records.TARGET, member_id)
+        self._note(self._layout.target, member_id)
 
     # ---- the group -------------------------------------------------------------------------
 
@@ -167,12 +188,30 @@ class Changes:
         """A group epoch, None: the next one, for these topics."""
         epoch = self.group.epoch + 1 if epoch is None else epoch
         self._set(epoch=epoch, metadata_hash=metadata_hash)
-        self._note(records.GROUP)
+        self._note(self._layout.group)
 
     def assignment(self, epoch: int, at_ms: int) -> None:
         """The epoch of the target assignment, and when it was made."""
         self._set(assignment_epoch=epoch, assignment_ms=at_ms)
-        self._note(records.ASSIGNMENT)
+        self._note(self._layout.assignment)
+
+    def tombstone(self, key: bytes) -> None:
+        """Remove a record of another kind of group, whether or not there is one."""
+        self._add(key, None)
+
+
+LAYOUT = Layout(
+    records.GROUP, records.SUBSCRIPTION, records.ASSIGNMENT, records.TARGET, records.CURRENT,
+    records.key_of, records.value_of,
+)  # fmt: skip
+
+
+class Changes(GroupChanges[ConsumerGroup]):
+    """Changes of a consumer group that are written together."""
+
+    def __init__(self, group_id: str, group: ConsumerGroup, keys: dict[bytes, int]) -> None:
+        """`keys`: those of the group's live records, with their kinds."""
+        super().__init__(group_id, group, keys, LAYOUT)
 
     def regex(self, regex: str, found: Resolved | None) -> None:
         """The topics of a pattern; None: nobody subscribes by it."""

@@ -14,15 +14,14 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafkalog.coordinator.consumer_groups.changes import Changes
+from kafkalog.coordinator.consumer_groups.epochs import Now, unknown_member
 from kafkalog.coordinator.consumer_groups.heartbeat import (
-    Now,
     assign,
-    check_room,
+    check_member,
     known_static,
     reconcile,
     static_member,
     take_over,
-    unknown_member,
 )
 from kafkalog.coordinator.consumer_groups.member import (
     ClassicMetadata,
@@ -141,7 +140,7 @@ def join(changes: Changes, said: Joining, now: Now, replaces_last: bool) -> Join
 
 
 def _check(changes: Changes, said: Joining, now: Now) -> None:
-    check_room(changes, said.member_id, said.instance_id, now.limits)
+    check_member(changes, said.member_id, said.instance_id, now.limits)
     names = [name for name, _ in said.classic.protocols]
     if said.protocol_type != CONSUMER or not changes.group.supports(names):
         why = f"Member {said.member_id} supports no protocol of group {changes.group_id}."

@@ -11,7 +11,7 @@ from kafkalog.coordinator.consumer_groups.topics import Topics
 from kafkalog.coordinator.step import Body
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["described", "not_described"]
+__all__ = ["assignment_of", "described", "not_described"]
 
 BY_CLASSIC, BY_HEARTBEAT = 0, 1
 """By which protocol a member speaks."""
@@ -44,13 +44,13 @@ def _member(group: ConsumerGroup, member: Member, topics: Topics) -> Body:
         "client_host": member.client_host,
         "subscribed_topic_names": sorted(member.topics),
         "subscribed_topic_regex": member.regex,
-        "assignment": _assignment(has, topics),
-        "target_assignment": _assignment(group.target.get(member.member_id, {}), topics),
+        "assignment": assignment_of(has, topics),
+        "target_assignment": assignment_of(group.target.get(member.member_id, {}), topics),
         "member_type": BY_HEARTBEAT if member.classic is None else BY_CLASSIC,
     }
 
 
-def _assignment(partitions: Mapping[UUID, Collection[int]], topics: Topics) -> Body:
+def assignment_of(partitions: Mapping[UUID, Collection[int]], topics: Topics) -> Body:
     """Partitions of the topics that still exist."""
     named = [(topics.name_of(topic), topic) for topic in sorted(partitions)]
     return {

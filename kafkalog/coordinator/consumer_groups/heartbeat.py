@@ -11,55 +11,41 @@ from uuid import UUID
 
 from kafkalog.coordinator.consumer_groups.assignors import ASSIGNORS, Spec, Subscriber
 from kafkalog.coordinator.consumer_groups.changes import Changes
+from kafkalog.coordinator.consumer_groups.epochs import (
+    FENCED,
+    TOPIC_BYTES,
+    Found,
+    Limits,
+    Now,
+    check_room,
+    given,
+    invalid,
+    look_at_topics,
+    members_left,
+    new_assignment,
+    not_empty,
+    unknown_member,
+)
 from kafkalog.coordinator.consumer_groups.member import (
     JOINING,
     LEFT,
     LEFT_STATIC,
     Member,
-    Partitions,
     subscribed,
 )
 from kafkalog.coordinator.consumer_groups.patterns import checked_pattern
 from kafkalog.coordinator.consumer_groups.reconcile import MustRejoin, Owned, Target, next_step
 from kafkalog.coordinator.consumer_groups.refusal import Refusal
-from kafkalog.coordinator.consumer_groups.topics import Topics, group_hash
+from kafkalog.coordinator.consumer_groups.topics import Topics
 from kafkalog.coordinator.step import Body
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
-    "Limits",
-    "Now",
-    "Said",
-    "assign",
-    "check",
-    "check_room",
-    "fence",
-    "heartbeat",
-    "known_static",
-    "leave",
-    "reconcile",
-    "said_in",
-    "static_member",
-    "take_over",
-    "unknown_member",
-]
+    "Said", "assign", "check", "check_member", "fence", "heartbeat", "known_static", "leave",
+    "reconcile", "said_in", "static_member", "take_over",
+]  # fmt: skip
 
-TOPIC_BYTES, NUMBER_BYTES, SMALL_BYTES = 100, 60, 2_000
-REFRESH_MS = (1 << 31) - 1
-"""How long what a group knows about its topics holds, unless they change."""
-FENCED = "The member must abandon all its partitions and rejoin."
-
-
-class Limits(NamedTuple):
-    """Settings in effect for a group."""
-
-    members_max: int
-    heartbeat_ms: int
-    session_ms: int
-    assignment_ms: int
-    """Time between two target assignments."""
-    assignor: str
-    """The default one."""
+NUMBER_BYTES, SMALL_BYTES = 60, 2_000
 
 
 class Said(NamedTuple):
@@ -92,15 +78,6 @@ class Said(NamedTuple):
         return self.rebalance_timeout_ms != -1 and subscription and self.owned is not None
 
 
-class Now(NamedTuple):
-    """The moment of a heartbeat."""
-
-    now_ms: int
-    wall_ms: int
-    topics: Topics
-    limits: Limits
-
-
 # ---- what is refused whatever the group ----------------------------------------------------
 
 
@@ -108,22 +85,22 @@ def check(body: Any, version: int, assignors: Collection[str]) -> None:
     """Check a request.  Raises: Refusal."""
     epoch = body.member_epoch
     if version >= 1 or epoch > 0 or epoch == LEFT:
-        _not_empty(body.member_id, "MemberId")
-    _not_empty(body.group_id, "GroupId")
-    _not_empty(body.instance_id, "InstanceId")
-    _not_empty(body.rack_id, "RackId")
+        not_empty(body.member_id, "MemberId")
+    not_empty(body.group_id, "GroupId")
+    not_empty(body.instance_id, "InstanceId")
+    not_empty(body.rack_id, "RackId")
     if epoch == JOINING:
         if body.rebalance_timeout_ms == -1:
-            raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+            raise invalid("RebalanceTimeoutMs must be provided in first request.")
         if body.topic_partitions is None or body.topic_partitions:
-            raise _invalid("TopicPartitions must be empty when (re-)joining.")
+            raise invalid("TopicPartitions must be empty when (re-)joining.")
         if body.subscribed_topic_names is None and _regex_in(body) is None:
-            raise _invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null "
+            raise invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null "
                            "when (re-)joining.")  # fmt: skip
     elif epoch == LEFT_STATIC and body.instance_id is None:
-        raise _invalid("InstanceId can't be null.")
+        raise invalid("InstanceId can't be null.")
     elif epoch < LEFT_STATIC:
-        raise _invalid("MemberEpoch is invalid.")
+        raise invalid("MemberEpoch is invalid.")
     if body.server_assignor is not None and body.server_assignor not in assignors:
         raise Refusal(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
@@ -135,15 +112,6 @@ def check(body: Any, version: int, assignors: Collection[str]) -> None:
 def _regex_in(body: Any) -> str | None:
     found: str | None = getattr(body, "subscribed_topic_regex", None)  # since version 1
     return found
-
-
-def _not_empty(value: str | None, field: str) -> None:
-    if value is not None and not value.strip():
-        raise _invalid(f"{field} can't be empty.")
-
-
-def _invalid(why: str) -> Refusal:
-    return Refusal(ErrorCode.INVALID_REQUEST, why)
 
 
 def said_in(body: Any, member_id: str, client_id: str, client_host: str) -> Said:
@@ -167,7 +135,7 @@ def said_in(body: Any, member_id: str, client_id: str, client_host: str) -> Said
 def heartbeat(changes: Changes, said: Said, now: Now) -> Body:
     """Change the group as a heartbeat requires; returns the answer.  Raises: Refusal."""
     joins = said.epoch == JOINING
-    check_room(changes, said.member_id, said.instance_id, now.limits)
+    check_member(changes, said.member_id, said.instance_id, now.limits)
     before = _member(changes, said, joins)
     member = _with_what_it_says(before, said)
     changed = take_over(changes, before, member, now)
@@ -179,11 +147,7 @@ def heartbeat(changes: Changes, said: Said, now: Now) -> Body:
         "heartbeat_interval_ms": now.limits.heartbeat_ms,
     }
     if joins or said.is_full or reconciled.assigned != before.assigned:
-        given = [
-            {"topic_id": topic, "partitions": sorted(numbers)}
-            for topic, numbers in sorted(reconciled.assigned.items())
-        ]
-        answer["assignment"] = {"topic_partitions": given}
+        answer["assignment"] = given(reconciled)
     return answer
 
 
@@ -201,18 +165,14 @@ def take_over(changes: Changes, before: Member, member: Member, now: Now) -> boo
     return topics_changed or patterns != UNCHANGED
 
 
-def check_room(
+def check_member(
     changes: Changes, member_id: str, instance_id: str | None, limits: Limits
 ) -> None:  # fmt: skip
     """Check that the group may have this member.  Raises: Refusal."""
     group = changes.group
     if instance_id in group.static or member_id in group.members:
         return
-    if len(group.members) >= limits.members_max:
-        raise Refusal(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The consumer group has reached its maximum capacity of {limits.members_max} members.",
-        )
+    check_room(changes, "consumer", limits)
 
 
 def _member(changes: Changes, said: Said, joins: bool) -> Member:
@@ -232,12 +192,6 @@ def _member(changes: Changes, said: Said, joins: bool) -> Member:
         member = known_static(said.member_id, said.instance_id, found)
     _check_epoch(member, said)
     return member
-
-
-def unknown_member(changes: Changes, member_id: str) -> Refusal:
-    """The refusal of a member that the group does not have."""
-    why = f"Member {member_id} is not a member of group {changes.group_id}."
-    return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, why)
 
 
 def known_static(member_id: str, instance_id: str | None, found: Member | None) -> Member:
@@ -349,30 +303,18 @@ def _assignor(changes: Changes, limits: Limits) -> str:
 
 def _look_at_topics(changes: Changes, now: Now, bump: bool) -> None:
     """A new group epoch, if the subscriptions or their topics have changed."""
-    group = changes.group
-    found = group_hash(group.topics, now.topics)
-    if bump or found != group.metadata_hash:
-        changes.epoch(found)
-    group.looked(now.now_ms + REFRESH_MS, group.epoch)
-    if group.old_metadata:
+    look_at_topics(changes, now, bump)
+    if changes.group.old_metadata:
         changes.no_old_metadata()
 
 
 def assign(changes: Changes, now: Now) -> None:
     """A new target assignment for a new group epoch, unless the last one is too young."""
-    group, limits = changes.group, now.limits
-    if group.assignment_epoch >= group.epoch:
-        return
-    if group.assignment_ms and 0 <= now.wall_ms - group.assignment_ms < limits.assignment_ms:
-        return
-    found = ASSIGNORS[_assignor(changes, limits)](_spec(changes, now.topics))
-    for member_id in group.members:
-        target: Partitions = {
-            topic: frozenset(numbers) for topic, numbers in found.get(member_id, {}).items()
-        }
-        if group.target.get(member_id) != target:
-            changes.target(member_id, target)
-    changes.assignment(group.epoch, now.wall_ms)
+
+    def assign() -> Found:
+        return ASSIGNORS[_assignor(changes, now.limits)](_spec(changes, now.topics))
+
+    new_assignment(changes, now, assign)
 
 
 def _spec(changes: Changes, topics: Topics) -> Spec:
@@ -444,6 +386,4 @@ def fence(changes: Changes, members: Collection[Member], topics: Topics) -> None
     for regex in {member.regex for member in members if member.regex}:
         if not group.patterns[regex]:
             changes.regex(regex, None)
-    changes.epoch(group_hash(group.topics, topics))
-    if not group.members:
-        changes.assignment(group.epoch, 0)
+    members_left(changes, topics)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from uuid import UUID
 
 __all__ = [
-    "JOINING", "LEFT", "LEFT_STATIC", "NOTHING", "PARTITION_BYTES", "Assigned", "ClassicMetadata",
-    "Member", "MemberState", "Partitions", "each_partition", "member_bytes", "said_bytes",
-    "subscribed",
+    "JOINING", "LEFT", "LEFT_STATIC", "NOTHING", "PARTITION_BYTES", "TOPIC_BYTES", "Assigned",
+    "ClassicMetadata", "Member", "MemberState", "Partitions", "each_partition", "member_bytes",
+    "said_bytes", "subscribed",
 ]  # fmt: skip
 
 JOINING, LEFT, LEFT_STATIC = 0, -1, -2

@@ -103,7 +103,7 @@ class ClassicRequests:
             if shard.config.group_consumer_migration_policy == DISABLED:
                 raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             return self._consumers.within_memory(
-                shard, group, changes, said.member_id,
+                shard, group, said.member_id, changes,
                 lambda: self._joined(shard, group, changes, step, said),
             )  # fmt: skip
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
+from kafkalog.coordinator.consumer_groups.base import NewerGroup
 from kafkalog.coordinator.consumer_groups.member import (
     Assigned,
     ClassicMetadata,
@@ -23,7 +24,9 @@ from kafkalog.wire.values import Struct
 
 __all__ = [
     "ASSIGNMENT", "CLASSIC", "CURRENT", "GROUP", "KINDS", "OLD_METADATA", "REGEX", "SUBSCRIPTION",
-    "TARGET", "key_of", "name_in", "put", "value_of",
+    "TARGET", "Fields", "assignment_fields", "group_fields", "key_of", "known_member",
+    "loaded_partitions", "loaded_state", "name_in", "partition_fields", "put", "put_assignment",
+    "put_group", "target_fields", "value_of",
 ]  # fmt: skip
 
 CLASSIC = 2
@@ -71,12 +74,14 @@ def value_of(group: ConsumerGroup, kind: int, name: str) -> bytes | None:
 Fields = dict[str, Any]
 
 
-def _group(group: ConsumerGroup, _: str) -> Fields:
+def group_fields(group: NewerGroup, _: str) -> Fields:
+    """The epoch of a group, of any type."""
     signed = group.metadata_hash - (group.metadata_hash & SIGN) * 2
     return {"epoch": group.epoch, "metadata_hash": signed}
 
 
-def _assignment(group: ConsumerGroup, _: str) -> Fields:
+def assignment_fields(group: NewerGroup, _: str) -> Fields:
+    """The epoch of a group's target assignment."""
     return {
         "assignment_epoch": group.assignment_epoch,
         "assignment_timestamp": group.assignment_ms,
@@ -105,12 +110,14 @@ def _subscription(group: ConsumerGroup, name: str) -> Fields | None:
     }
 
 
-def _target(group: ConsumerGroup, name: str) -> Fields | None:
+def target_fields(group: NewerGroup, name: str) -> Fields | None:
+    """The part of a member in the target assignment; None: it is not in it."""
     target = group.target.get(name)
-    return None if target is None else {"topic_partitions": _partitions(target)}
+    return None if target is None else {"topic_partitions": partition_fields(target)}
 
 
-def _partitions(partitions: Mapping[UUID, Collection[int]]) -> list[Fields]:
+def partition_fields(partitions: Mapping[UUID, Collection[int]]) -> list[Fields]:
+    """Partitions by topic."""
     return [
         {"topic_id": topic, "partitions": sorted(numbers)}
         for topic, numbers in sorted(partitions.items())
@@ -149,9 +156,9 @@ def _regex(group: ConsumerGroup, name: str) -> Fields | None:
 
 
 _BUILD: dict[int, Any] = {
-    CLASSIC: lambda _group, _name: None, GROUP: _group,
+    CLASSIC: lambda _group, _name: None, GROUP: group_fields,
     OLD_METADATA: lambda _group, _name: None, SUBSCRIPTION: _subscription,
-    ASSIGNMENT: _assignment, TARGET: _target, CURRENT: _current, REGEX: _regex,
+    ASSIGNMENT: assignment_fields, TARGET: target_fields, CURRENT: _current, REGEX: _regex,
 }  # fmt: skip
 
 
@@ -161,28 +168,40 @@ _BUILD: dict[int, Any] = {
 def put(group: ConsumerGroup, kind: int, key: Struct, value: Struct) -> None:
     """Take over a record of the journal."""
     if kind == GROUP:
-        group.epoch, group.metadata_hash = value.epoch, value.metadata_hash % (SIGN * 2)
+        put_group(group, value)
     elif kind == OLD_METADATA:
         group.old_metadata = True
     elif kind == ASSIGNMENT:
-        group.assignment_epoch = value.assignment_epoch
-        group.assignment_ms = value.assignment_timestamp
+        put_assignment(group, value)
     elif kind == TARGET:
-        group.put_target(key.member_id, _loaded_target(value.topic_partitions))
+        group.put_target(key.member_id, loaded_partitions(value.topic_partitions))
     elif kind == REGEX:
         found = Resolved(frozenset(value.topics), value.version, value.timestamp)
         group.put_regex(key.regular_expression, found)
     elif kind == SUBSCRIPTION:
-        group.put_member(_with_subscription(_known(group, key.member_id), value))
+        group.put_member(_with_subscription(known_member(group, key.member_id), value))
     else:
-        group.put_member(_with_current(_known(group, key.member_id), value))
+        group.put_member(_with_current(known_member(group, key.member_id), value))
 
 
-def _known(group: ConsumerGroup, member_id: str) -> Member:
+def put_group(group: NewerGroup, value: Struct) -> None:
+    """Take over the record of a group, of any type."""
+    group.epoch, group.metadata_hash = value.epoch, value.metadata_hash % (SIGN * 2)
+
+
+def put_assignment(group: NewerGroup, value: Struct) -> None:
+    """Take over the record of a group's target assignment."""
+    group.assignment_epoch = value.assignment_epoch
+    group.assignment_ms = value.assignment_timestamp
+
+
+def known_member(group: NewerGroup, member_id: str) -> Member:
+    """The member as other records have it so far."""
     return group.members.get(member_id) or Member(member_id)
 
 
-def _loaded_target(topics: Iterable[Struct]) -> Partitions:
+def loaded_partitions(topics: Iterable[Struct]) -> Partitions:
+    """Partitions by topic."""
     return {one.topic_id: frozenset(one.partitions) for one in topics}
 
 
@@ -200,13 +219,18 @@ def _with_subscription(member: Member, value: Struct) -> Member:
 
 
 def _with_current(member: Member, value: Struct) -> Member:
-    known = value.state in MemberState.__members__.values()
     return member._replace(
         epoch=value.member_epoch, previous_epoch=value.previous_member_epoch,
-        state=MemberState(value.state) if known else MemberState.UNKNOWN,
+        state=loaded_state(value.state),
         assigned=_loaded_epochs(value.assigned_partitions, value.member_epoch),
         revoking=_loaded_epochs(value.partitions_pending_revocation, value.member_epoch),
     )  # fmt: skip
+
+
+def loaded_state(number: int) -> MemberState:
+    """The state of a member; UNKNOWN if a newer version wrote it."""
+    known = number in MemberState.__members__.values()
+    return MemberState(number) if known else MemberState.UNKNOWN
 
 
 def _loaded_epochs(topics: Iterable[Struct], member_epoch: int) -> Assigned:

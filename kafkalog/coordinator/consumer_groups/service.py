@@ -5,24 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from kafkalog.config.group import GroupConfig
 from kafkalog.coordinator.consumer_groups import heartbeat, patterns
-from kafkalog.coordinator.consumer_groups.changes import UNSURE_MAX, Changes
+from kafkalog.coordinator.consumer_groups.changes import Changes
 from kafkalog.coordinator.consumer_groups.convert import downgrade, leaves_classic, upgrade
 from kafkalog.coordinator.consumer_groups.describe import described, not_described
-from kafkalog.coordinator.consumer_groups.heartbeat import Limits, Now, Said
-from kafkalog.coordinator.consumer_groups.member import (
-    JOINING,
-    Member,
-    MemberState,
-    said_bytes,
-)
+from kafkalog.coordinator.consumer_groups.epochs import Limits, Now
+from kafkalog.coordinator.consumer_groups.heartbeat import Said
+from kafkalog.coordinator.consumer_groups.member import JOINING, Member, MemberState
 from kafkalog.coordinator.consumer_groups.refusal import Refusal
+from kafkalog.coordinator.consumer_groups.sessions import NewerGroups, nobody
 from kafkalog.coordinator.consumer_groups.state import ConsumerGroup
 from kafkalog.coordinator.consumer_groups.topics import Topics
-from kafkalog.coordinator.consumer_groups.turns import Turn, end, take_turn
+from kafkalog.coordinator.consumer_groups.turns import Turn
 from kafkalog.coordinator.groups import records
 from kafkalog.coordinator.groups.group import Group, State
 from kafkalog.coordinator.groups.shard import GroupShard
@@ -35,42 +32,44 @@ SESSION, REVOKE, REJOIN, RESYNC = "consumer", "revoke", "rejoin", "resync"
 """Kinds of timers: a member's session; the time in which it has to give partitions up; in which a
 member of the classic protocol has to join, and to ask for its part."""
 TIMERS = frozenset({SESSION, REVOKE, REJOIN, RESYNC})
-SETTINGS = {
-    "session_ms": "consumer.session.timeout.ms",
-    "heartbeat_ms": "consumer.heartbeat.interval.ms",
-    "assignment_ms": "consumer.assignment.interval.ms",
-}
-"""Settings of single groups."""
 
 
-class ConsumerGroups:
+class ConsumerGroups(NewerGroups[ConsumerGroup]):
     """The consumer groups of a coordinator.  Only for the coordinator's thread."""
+
+    session = SESSION
+    own_settings: ClassVar = {
+        "session_ms": "consumer.session.timeout.ms",
+        "heartbeat_ms": "consumer.heartbeat.interval.ms",
+        "assignment_ms": "consumer.assignment.interval.ms",
+    }
 
     def __init__(
         self, config: GroupConfig, topics: Topics, new_id: Callable[[], str],
         own: Callable[[str], Mapping[str, int]],
     ) -> None:  # fmt: skip
-        """`new_id` makes ids of members; `own`: a group's own settings, by the names in
-        `SETTINGS`."""
+        """`new_id` makes ids of members; `own`: a group's own settings, by name."""
+        super().__init__(topics, own)
         self.config = config
-        self.topics = topics
         self._new_id = new_id
-        self._own = own
 
-    def limits(self, group_id: str) -> Limits:
-        """The settings in effect for a group."""
-        config, own = self.config, self._own(group_id)
-        found = Limits(
+    def state_of(self, group: Group) -> ConsumerGroup | None:
+        """The state of a consumer group."""
+        return group.consumer
+
+    def _changes(self, group: Group) -> Changes:
+        assert group.consumer is not None, group.group_id
+        return Changes(group.group_id, group.consumer, group.foreign)
+
+    def _defaults(self) -> Limits:
+        config = self.config
+        return Limits(
             config.group_consumer_max_size,
             config.group_consumer_heartbeat_interval_ms,
             config.group_consumer_session_timeout_ms,
             config.group_consumer_assignment_interval_ms,
             config.group_consumer_assignors[0],
         )
-        for field, name in SETTINGS.items() if own else ():
-            if name in own:
-                found = found._replace(**{field: own[name]})  # type: ignore[arg-type]
-        return found
 
     # ---- requests --------------------------------------------------------------------------
 
@@ -97,10 +96,6 @@ class ConsumerGroups:
 
         work = partial(self._heard, shard, group, said)
         self.take_turn(shard, step, group, Turn(work, told, size=said.bytes))
-
-    def take_turn(self, shard: GroupShard, step: Step, group: Group, turn: Turn) -> None:
-        """Do work on a group in its turn."""
-        take_turn(shard, step, group, turn, partial(self._after, shard))
 
     def _group(self, shard: GroupShard, step: Step, body: Any) -> Group:
         """The group of a heartbeat, which is a consumer group from now on.  Raises: Refusal."""
@@ -139,27 +134,11 @@ class ConsumerGroups:
                 changes.replace_classic(records.group_key(group.group_id))
             return heartbeat.heartbeat(changes, said, self.now(group, step))
 
-        return self.within_memory(shard, group, changes, said.member_id, work)
+        return self.within_memory(shard, group, said.member_id, changes, work)
 
     def now(self, group: Group, step: Step) -> Now:
         """The moment of a request, for a group."""
         return Now(step.now_ms, step.wall_ms, self.topics, self.limits(group.group_id))
-
-    def within_memory(
-        self, shard: GroupShard, group: Group, changes: Changes, member_id: str,
-        work: Callable[[], Body],
-    ) -> Body:  # fmt: skip
-        """Let a member say something, if it is not more than there is memory for.
-        Raises: Refusal."""
-        members = changes.group.members
-        known, before = members.get(member_id), group.weight.bytes
-        if known is None and len(changes.group.unsure) >= UNSURE_MAX:
-            raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        answer = work()
-        says_more = known is None or said_bytes(members[member_id]) > said_bytes(known)
-        if says_more and group.weight.bytes > before and not shard.has_room(1):
-            raise Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, "The groups' memory is used up.")
-        return answer
 
     def fence(
         self, shard: GroupShard, group: Group, changes: Changes, members: Collection[Member],
@@ -224,18 +203,6 @@ class ConsumerGroups:
             session_ms = self.limits(group.group_id).session_ms
         shard.set_timer(SESSION, group, now_ms + session_ms, member_id)
 
-    def _after(self, shard: GroupShard, step: Step, group: Group, touched: list[str]) -> None:
-        """Members have changed: their timers follow."""
-        consumer = group.consumer
-        for member_id in touched:
-            member = None if consumer is None else consumer.members.get(member_id)
-            if member is None:
-                for kind in TIMERS:
-                    shard.cancel_timer(kind, group, member_id)
-            else:
-                self.keep_session(shard, group, member_id, step.now_ms)
-                self._watch(shard, step, group, member)
-
     def _watch(self, shard: GroupShard, step: Step, group: Group, member: Member) -> None:
         """A member that has to give partitions up has its rebalance timeout for it; of the classic
         protocol it has other timers."""
@@ -248,10 +215,14 @@ class ConsumerGroups:
         else:
             shard.cancel_timer(REVOKE, group, member.member_id)
 
-    def resume(self, shard: GroupShard, step: Step, group: Group) -> None:
-        """A group was loaded: its members' sessions start."""
-        if group.consumer is not None:
-            self._after(shard, step, group, list(group.consumer.members))
+    def _unwatch(self, shard: GroupShard, group: Group, member_id: str) -> None:
+        for kind in TIMERS - {SESSION}:
+            shard.cancel_timer(kind, group, member_id)
+
+    def _fence(
+        self, shard: GroupShard, group: Group, changes: Changes, member: Member, step: Step
+    ) -> None:  # fmt: skip
+        self.fence(shard, group, changes, [member], step)
 
     def expire(self, shard: GroupShard, step: Step, group: Group, key: tuple[str, str]) -> None:
         """A member's timer is due; `key`: its kind, and the member."""
@@ -275,17 +246,9 @@ class ConsumerGroups:
                 self.fence(shard, group, changes, [member], step)
             return {}
 
-        self.take_turn(shard, step, group, Turn(work, _nobody))
+        self.take_turn(shard, step, group, Turn(work, nobody))
 
     # ---- the rest --------------------------------------------------------------------------
-
-    def topics_changed(self, shard: GroupShard, names: Collection[str]) -> None:
-        """Topics were created, changed or deleted: groups look at them with their next
-        heartbeat."""
-        for group in shard.groups.values():
-            consumer = group.consumer
-            if consumer is not None and not consumer.topics.keys().isdisjoint(names):
-                consumer.looked(0, 0)
 
     def remove(
         self, shard: GroupShard, step: Step, group: Group,
@@ -337,10 +300,6 @@ class ConsumerGroups:
             return described(group_id, group.consumer, default, self.topics)
         return not_described(group_id, ErrorCode.GROUP_ID_NOT_FOUND, why)
 
-    def resigned(self, step: Step, group: Group) -> None:
-        """The group's partition has left this node."""
-        end(step, group, ErrorCode.NOT_COORDINATOR)
-
 
 def _other_type(group_id: str) -> Refusal:
     why = f"Group {group_id} is not a consumer group."
@@ -360,7 +319,3 @@ def _to_remove(
         if member is not None and member_id and member.member_id != member_id:
             return ErrorCode.FENCED_INSTANCE_ID, None
     return (ErrorCode.UNKNOWN_MEMBER_ID, None) if unknown else (ErrorCode.NONE, member)
-
-
-def _nobody(step: Step, code: ErrorCode, message: str | None, body: Body) -> None:
-    """Nobody waits for the outcome."""

@@ -6,29 +6,30 @@ and ConsumerGroup.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
+from kafkalog.coordinator.consumer_groups.base import (
+    FIRST_EPOCH,
+    NO_DEADLINE,
+    NewerGroup,
+    Subscription,
+)
 from kafkalog.coordinator.consumer_groups.member import (
-    PARTITION_BYTES,
     Member,
     MemberState,
     Partitions,
     each_partition,
-    member_bytes,
 )
 from kafkalog.coordinator.weight import Weight
 
 __all__ = ["NO_DEADLINE", "ConsumerGroup", "ConsumerState", "Resolved", "Subscription"]
 
-NO_DEADLINE = 0
 MATCHED_BYTES = 100
 """Memory of a topic that matches a pattern, and of the pattern itself.  Rounded up."""
-FIRST_EPOCH = 1
-"""The group epoch of a group without records."""
 
 
 class ConsumerState(Enum):
@@ -50,36 +51,19 @@ class Resolved(NamedTuple):
     """When, since 1970."""
 
 
-class Subscription(NamedTuple):
-    """How many members subscribe to a topic by name, and how many patterns match it."""
-
-    by_name: int
-    by_regex: int
-
-
 def _matched_bytes(found: Resolved | None) -> int:
     return 0 if found is None else MATCHED_BYTES * (1 + len(found.topics))
 
 
-class ConsumerGroup:
+class ConsumerGroup(NewerGroup):
     """One group.  Only for the coordinator's thread."""
 
     def __init__(self, within: Weight | None = None) -> None:
         """`within`: the sum to which its weight is added."""
-        self.weight = Weight(within)
-        self.epoch = FIRST_EPOCH
-        self.metadata_hash = 0
-        """The hash of the topics to which members subscribe; unsigned."""
-        self.assignment_epoch = 0
-        self.assignment_ms = 0
-        """When the target assignment was made, since 1970; 0: the next may be made at once."""
-        self.members: dict[str, Member] = {}
+        super().__init__(within)
         self.static: dict[str, str] = {}
         """Instance ids and their member ids."""
-        self.target: dict[str, Partitions] = {}
         self.regexes: dict[str, Resolved] = {}
-        self.topics: dict[str, Subscription] = {}
-        """The topics to which members subscribe, by name or by pattern."""
         self.patterns: Counter[str] = Counter()
         """How many members subscribe by each pattern."""
         self.assignors: Counter[str] = Counter()
@@ -91,20 +75,10 @@ class ConsumerGroup:
         """The epoch of the member that has a partition."""
         self.old_metadata = False
         """True if the journal has a record of topics as older versions of Kafka wrote it."""
-        self.refresh_ms = NO_DEADLINE
-        """When the topics are looked at again, on the monotonic clock; not stored."""
-        self.refresh_epoch = 0
-        """The group epoch to which `refresh_ms` belongs."""
-        self.waiting: deque[Any] = deque()
-        """Work on the group that waits for the write in progress."""
-        self.writing = self.stuck = False
-        """A write is in progress; it takes so long that its waiters got an error."""
         self.looking = False
         """The topics of its patterns are being looked up."""
         self.look_up_ms = NO_DEADLINE
         """When they may be looked up after a failure, on the monotonic clock."""
-        self.unsure: dict[bytes, tuple[int, str]] = {}
-        """Keys of records whose writes failed, with kind and name: the journal may have them."""
 
     # ---- what it is ------------------------------------------------------------------------
 
@@ -153,34 +127,10 @@ class ConsumerGroup:
         """The topics of each pattern."""
         return {regex: found.topics for regex, found in self.regexes.items()}
 
-    def stale(self, now_ms: int) -> bool:
-        """True if the topics are to be looked at again."""
-        return now_ms >= self.refresh_ms or self.epoch < self.refresh_epoch
-
-    def looked(self, until_ms: int, epoch: int) -> None:
-        """The topics were looked at, for this group epoch."""
-        self.refresh_ms, self.refresh_epoch = until_ms, epoch
-
     # ---- how it changes --------------------------------------------------------------------
 
-    def put_member(self, member: Member) -> None:
-        """Add or replace a member."""
-        before = self.members.get(member.member_id)
-        if before is not None:
-            self._forget(before)
-        self.members[member.member_id] = member
-        self._remember(member)
-
-    def drop_member(self, member_id: str) -> None:
-        """Remove a member."""
-        member = self.members.pop(member_id, None)
-        if member is not None:
-            self._forget(member)
-
     def _remember(self, member: Member) -> None:
-        self.weight.add(member_bytes(member))
-        for name in member.topics:
-            self._count(name, 1, 0)
+        super()._remember(member)
         if member.regex:
             self.patterns[member.regex] += 1
         if member.assignor is not None:
@@ -195,9 +145,7 @@ class ConsumerGroup:
                 self.owners.setdefault(topic, {})[partition] = member.epoch
 
     def _forget(self, member: Member) -> None:
-        self.weight.add(-member_bytes(member))
-        for name in member.topics:
-            self._count(name, -1, 0)
+        super()._forget(member)
         for counter, said in ((self.patterns, member.regex), (self.assignors, member.assignor)):
             if said:
                 counter[said] -= 1
@@ -218,22 +166,6 @@ class ConsumerGroup:
                     del owners[partition]
                     if not owners:
                         del self.owners[topic]
-
-    def _count(self, topic: str, by_name: int, by_regex: int) -> None:
-        before = self.topics.get(topic, Subscription(0, 0))
-        now = Subscription(before.by_name + by_name, before.by_regex + by_regex)
-        if now == (0, 0):
-            del self.topics[topic]
-        else:
-            self.topics[topic] = now
-
-    def put_target(self, member_id: str, partitions: Partitions | None) -> None:
-        """Set what the target assignment gives a member; None: it is not in it."""
-        before = self.target.pop(member_id, {})
-        if partitions is not None:
-            self.target[member_id] = partitions
-        count = sum(map(len, (partitions or {}).values())) - sum(map(len, before.values()))
-        self.weight.add(PARTITION_BYTES * count)
 
     def put_regex(self, regex: str, found: Resolved | None) -> None:
         """Set the topics of a pattern; None: nobody subscribes by it."""
@@ -268,10 +200,9 @@ class ConsumerGroup:
     @property
     def homogeneous(self) -> bool:
         """True if all members subscribe to the same topics."""
-        count = len(self.members)
         if not self.patterns:
-            return all(one.by_name == count for one in self.topics.values())
-        if next(iter(self.patterns.values())) != count:
+            return super().homogeneous
+        if next(iter(self.patterns.values())) != len(self.members):
             return False
         return all(one.by_regex == 1 and one.by_name <= 0 for one in self.topics.values())
 

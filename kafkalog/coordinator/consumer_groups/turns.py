@@ -1,4 +1,5 @@
-"""The order of work on a consumer group: one write at a time, with all the work that has come.
+"""The order of work on a group whose members heartbeat: one write at a time, with all the work that
+has come.
 
 A decision rests on what is in the journal and on the decisions written together with it, never on a
 write in progress.  So a write that fails is undone, and with it nothing that was acknowledged.  A
@@ -9,18 +10,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from kafkalog.coordinator.consumer_groups.changes import Changes
+from kafkalog.coordinator.consumer_groups.base import NewerGroup
+from kafkalog.coordinator.consumer_groups.changes import GroupChanges
 from kafkalog.coordinator.consumer_groups.refusal import Refusal
-from kafkalog.coordinator.consumer_groups.state import ConsumerGroup
 from kafkalog.coordinator.core import append_error, too_large
 from kafkalog.coordinator.groups.group import Group, State
 from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.step import Body, Step
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["Turn", "end", "take_turn"]
+__all__ = ["Manner", "Turn", "end", "take_turn"]
 
 LOG = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ Told = Callable[[Step, ErrorCode, str | None, Body], None]
 class Turn(NamedTuple):
     """Work on a group."""
 
-    work: Callable[[Changes, Step], Body]
+    work: Callable[[Any, Step], Body]
     """Changes the group and returns the answer's fields.  Raises: Refusal."""
     told: Told
     alone: Callable[[Step], None] | None = None
@@ -45,67 +46,80 @@ class Turn(NamedTuple):
     """Approximate memory that it keeps while it waits, beyond a small allowance."""
 
 
-AfterWrite = Callable[[Step, Group, list[str]], None]
-"""Called when changes of these members are in the journal, or were undone."""
+class Manner(NamedTuple):
+    """The type of groups on which work is done."""
+
+    changes: Callable[[Group], GroupChanges[Any]]
+    """Begins changes of a group."""
+    after: Callable[[Step, Group, list[str]], None]
+    """Called when changes of these members are in the journal, or were undone."""
 
 
-def take_turn(shard: GroupShard, step: Step, group: Group, turn: Turn, after: AfterWrite) -> None:
-    """Do work on a consumer group, now or once its write in progress is done."""
-    consumer = group.consumer
-    assert consumer is not None, group.group_id
-    full = consumer.stuck or len(consumer.waiting) >= WAITING_MAX
-    full = full or (consumer.writing and not shard.has_room(turn.size))
+def take_turn(shard: GroupShard, step: Step, group: Group, turn: Turn, manner: Manner) -> None:
+    """Do work on a group, now or once its write in progress is done."""
+    newer = group.newer
+    assert newer is not None, group.group_id
+    full = newer.stuck or len(newer.waiting) >= WAITING_MAX
+    full = full or (newer.writing and not shard.has_room(turn.size))
     if full or group.state is State.DEAD:
         turn.told(step, ErrorCode.COORDINATOR_NOT_AVAILABLE, None, {})
         return
-    consumer.waiting.append(turn)
+    newer.waiting.append(turn)
     group.weight.add(turn.size)
-    if not consumer.writing:
-        _go_on(shard, step, group, after)
+    if not newer.writing:
+        _go_on(shard, step, group, manner)
 
 
 def end(step: Step, group: Group, error: ErrorCode) -> None:
     """Tell all that waits for a group that it is not done here."""
-    consumer = group.consumer
-    while consumer is not None and consumer.waiting:
-        _next(group, consumer).told(step, error, None, {})
+    newer = group.newer
+    while newer is not None and newer.waiting:
+        _next(group, newer).told(step, error, None, {})
 
 
-def _next(group: Group, consumer: ConsumerGroup) -> Turn:
-    turn: Turn = consumer.waiting.popleft()
+def _next(group: Group, newer: NewerGroup) -> Turn:
+    turn: Turn = newer.waiting.popleft()
     group.weight.add(-turn.size)
     return turn
 
 
-def _go_on(shard: GroupShard, step: Step, group: Group, after: AfterWrite) -> None:
+def _go_on(shard: GroupShard, step: Step, group: Group, manner: Manner) -> None:
     """Do the work that waits, up to the next write."""
-    consumer = group.consumer
-    if consumer is None:
+    newer = group.newer
+    if newer is None:
         return  # a classic group's record was written: nothing waited
-    while consumer.waiting and not consumer.writing:
-        alone = consumer.waiting[0].alone
+    while newer.waiting and not newer.writing:
+        alone = newer.waiting[0].alone
         if alone is not None:
-            _next(group, consumer)
+            _next(group, newer)
             alone(step)
-            if group.state is State.DEAD:
-                end(step, group, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            _end_if_dead(step, group)
             continue
-        changes = Changes(group.group_id, consumer, group.foreign)
+        changes = manner.changes(group)
         done: list[tuple[Told, ErrorCode, str | None, Body]] = []
-        while consumer.waiting and (not done or changes.size < BATCH_BYTES):
-            if changes.last or consumer.waiting[0].alone is not None:
+        while newer.waiting and (not done or changes.size < BATCH_BYTES):
+            if changes.last or newer.waiting[0].alone is not None:
                 break
-            done.append(_done(changes, step, _next(group, consumer)))
+            done.append(_done(changes, step, _next(group, newer)))
         if changes.records:
-            _write(shard, step, group, after, (changes, done))
+            _write(shard, step, group, manner, (changes, done))
         else:
             for told, code, message, body in done:
                 told(step, code, message, body)
-    if group.unused and not consumer.waiting:
+            _end_if_dead(step, group)
+    if group.unused and not newer.waiting:
         shard.forget(group)
 
 
-def _done(changes: Changes, step: Step, turn: Turn) -> tuple[Told, ErrorCode, str | None, Body]:
+def _end_if_dead(step: Step, group: Group) -> None:
+    """A group that is being deleted takes no more work."""
+    if group.state is State.DEAD:
+        end(step, group, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+def _done(
+    changes: GroupChanges[Any], step: Step, turn: Turn
+) -> tuple[Told, ErrorCode, str | None, Body]:
     mark = changes.mark()
     try:
         return turn.told, ErrorCode.NONE, None, turn.work(changes, step)
@@ -119,17 +133,17 @@ def _done(changes: Changes, step: Step, turn: Turn) -> tuple[Told, ErrorCode, st
 
 
 def _write(
-    shard: GroupShard, step: Step, group: Group, after: AfterWrite,
-    batch: tuple[Changes, list[tuple[Told, ErrorCode, str | None, Body]]],
+    shard: GroupShard, step: Step, group: Group, manner: Manner,
+    batch: tuple[GroupChanges[Any], list[tuple[Told, ErrorCode, str | None, Body]]],
 ) -> None:  # fmt: skip
     changes, done = batch
-    consumer = changes.group
-    consumer.writing = True
+    newer = changes.group
+    newer.writing = True
     group.writing += 1
 
     def settled(step: Step, error: ErrorCode) -> None:
         if error is ErrorCode.REQUEST_TIMED_OUT:
-            consumer.stuck = True  # until its outcome is known
+            newer.stuck = True  # until its outcome is known
             end(step, group, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         elif error is ErrorCode.NONE:
             changes.written(step)
@@ -148,14 +162,14 @@ def _write(
         over(step, error)
 
     def over(step: Step, error: ErrorCode) -> None:
-        consumer.writing = consumer.stuck = False
+        newer.writing = newer.stuck = False
         group.writing -= 1
         if error is not ErrorCode.NONE:
             changes.failed(step, too_large(error))
         if shard.closed:
             end(step, group, ErrorCode.NOT_COORDINATOR)
             return
-        after(step, group, list(changes.touched))
-        _go_on(shard, step, group, after)
+        manner.after(step, group, list(changes.touched))
+        _go_on(shard, step, group, manner)
 
     step.write(shard.partition, changes.records, settled, late)

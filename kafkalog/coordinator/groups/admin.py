@@ -123,9 +123,9 @@ class GroupListing(Listing):
         self.work += ROW_WORK
         kind = CLASSIC if one.is_classic else newer_type(one) or CLASSIC
         state = one.state.value
-        if one.consumer is not None and not one.is_classic:
-            self.work += len(one.consumer.members)
-            state = one.consumer.state.value
+        if one.newer is not None and not one.is_classic:
+            self.work += len(one.newer.members)
+            state = one.newer.state.value
         wrong_state = self._states and state.lower() not in self._states
         if one.state is State.DEAD or wrong_state or (self._types and kind not in self._types):
             return None

@@ -17,9 +17,11 @@ from kafkalog.coordinator.consumer_groups.topics import NO_TOPICS, Topics
 from kafkalog.coordinator.consumer_groups.turns import Turn
 from kafkalog.coordinator.core import UNSETTLED_BYTES_MAX, CoordinatorState
 from kafkalog.coordinator.groups import admin, groups, loader, offsets, rebalance, transactional
+from kafkalog.coordinator.groups.group import State
 from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.journal import JournalBatch
 from kafkalog.coordinator.listings import FEW, Listing
+from kafkalog.coordinator.share_groups.service import SHARE_SESSION, ShareGroups
 from kafkalog.coordinator.step import Body, Call, Producer, Step
 from kafkalog.coordinator.timers import Key
 from kafkalog.coordinator.weight import Weight
@@ -44,17 +46,21 @@ SERVED = frozenset(
         apis.DELETE_GROUPS,
         apis.CONSUMER_GROUP_HEARTBEAT,
         apis.CONSUMER_GROUP_DESCRIBE,
+        apis.SHARE_GROUP_HEARTBEAT,
+        apis.SHARE_GROUP_DESCRIBE,
     }
 )
 """The APIs that `request` takes."""
-EMPTY_GROUP_ALLOWED = {apis.OFFSET_COMMIT, apis.OFFSET_FETCH}
-"""APIs that accept the empty group id: old consumers committed under it."""
+EMPTY_GROUP_ALLOWED = {apis.OFFSET_COMMIT, apis.OFFSET_FETCH, apis.SHARE_GROUP_HEARTBEAT}
+"""APIs that accept the empty group id, under which old consumers committed, or refuse it in their
+own way."""
 _WRITTEN = frozenset(
     {
         apis.OFFSET_COMMIT,
         apis.TXN_OFFSET_COMMIT,
         apis.JOIN_GROUP,
         apis.CONSUMER_GROUP_HEARTBEAT,
+        apis.SHARE_GROUP_HEARTBEAT,
     }
 )
 """APIs whose requests become records, any number of them: refused above UNSETTLED_BYTES_MAX."""
@@ -116,12 +122,14 @@ class _Fetches(Listing):
         _fetched(step, self.request, self.found)
 
 
-class _ConsumerDescriptions(Listing):
-    """A ConsumerGroupDescribe request, under way."""
+class _NewerDescriptions(Listing):
+    """A ConsumerGroupDescribe or ShareGroupDescribe request, under way."""
 
-    def __init__(self, request: Call, where: admin.Where, consumers: ConsumerGroups) -> None:
+    def __init__(
+        self, request: Call, where: admin.Where, groups: ConsumerGroups | ShareGroups
+    ) -> None:
         super().__init__(request, admin.distinct(request.body.group_ids), "groups")
-        self._where, self._consumers = where, consumers
+        self._where, self._groups = where, groups
 
     def row(self, one: str, step: Step) -> Body:
         """The row of a group."""
@@ -129,7 +137,7 @@ class _ConsumerDescriptions(Listing):
         self.work += admin.ROW_WORK
         if shard is None:
             return not_described(one, error)
-        row = self._consumers.describe(shard, one)
+        row = self._groups.describe(shard, one)
         self.work += 4 * admin.ROW_WORK * len(row.get("members", ()))
         if self.request.body.include_authorized_operations and "members" in row:
             row["authorized_operations"] = admin.OPERATIONS
@@ -161,6 +169,7 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
         self._known = known
         self.consumers = ConsumerGroups(config, topics, new_id, own)
         self._mixed = ClassicRequests(self.consumers, new_id, self._of_classic)
+        self.shares = ShareGroups(config, topics, own)
         self._handlers: dict[Api, Callable[[GroupShard, Step, Call], None]] = {
             apis.JOIN_GROUP: partial(self._of_classic, apis.JOIN_GROUP),
             apis.SYNC_GROUP: partial(self._of_classic, apis.SYNC_GROUP),
@@ -170,11 +179,17 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
             apis.OFFSET_DELETE: self._offset_delete,
             apis.TXN_OFFSET_COMMIT: self._txn_commit,
             apis.CONSUMER_GROUP_HEARTBEAT: self.consumers.heartbeat,
+            apis.SHARE_GROUP_HEARTBEAT: self.shares.heartbeat,
         }
         self._several: dict[Api, Callable[[Step, Call], None]] = {
             apis.OFFSET_FETCH: self._offset_fetch,
             apis.DESCRIBE_GROUPS: self._describe,
-            apis.CONSUMER_GROUP_DESCRIBE: self._describe_consumers,
+            apis.CONSUMER_GROUP_DESCRIBE: partial(
+                self._describe_newer, apis.CONSUMER_GROUP_DESCRIBE, self.consumers
+            ),
+            apis.SHARE_GROUP_DESCRIBE: partial(
+                self._describe_newer, apis.SHARE_GROUP_DESCRIBE, self.shares
+            ),
             apis.LIST_GROUPS: self._list,
             apis.DELETE_GROUPS: self._delete,
         }
@@ -194,6 +209,7 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
         loader.resume(shard, step)
         for group in shard.groups.values():
             self.consumers.resume(shard, step, group)
+            self.shares.resume(shard, step, group)
         self._look_for_expired(shard.partition, step)
 
     def _resigned(self, shard: GroupShard, step: Step) -> None:
@@ -201,6 +217,8 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
         for group in shard.groups.values():
             rebalance.fail_waiting(step, group, ErrorCode.NOT_COORDINATOR)
             self.consumers.resigned(step, group)
+            self.shares.resigned(step, group)
+        self.shares.left(shard, step)
 
     # ---- requests --------------------------------------------------------------------------
 
@@ -246,7 +264,7 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
             _fetched(step, request, failed)
         elif api is apis.DESCRIBE_GROUPS:
             step.answer(answer, groups=[admin.described_error(g, error) for g in body.groups])
-        elif api is apis.CONSUMER_GROUP_DESCRIBE:
+        elif api in (apis.CONSUMER_GROUP_DESCRIBE, apis.SHARE_GROUP_DESCRIBE):
             rows = [not_described(name, error) for name in admin.distinct(body.group_ids)]
             step.answer(answer, groups=rows)
         elif api is apis.DELETE_GROUPS:
@@ -323,12 +341,14 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
         few = len(request.body.groups) <= FEW
         self._begin_listing(step, apis.DESCRIBE_GROUPS, request, begin, few=few)
 
-    def _describe_consumers(self, step: Step, request: Call) -> None:
+    def _describe_newer(
+        self, api: Api, groups: ConsumerGroups | ShareGroups, step: Step, request: Call
+    ) -> None:
         def begin(request: Call) -> Listing:
-            return _ConsumerDescriptions(request, self.where, self.consumers)
+            return _NewerDescriptions(request, self.where, groups)
 
         few = len(request.body.group_ids) <= FEW
-        self._begin_listing(step, apis.CONSUMER_GROUP_DESCRIBE, request, begin, few=few)
+        self._begin_listing(step, api, request, begin, few=few)
 
     def _delete(self, step: Step, request: Call) -> None:
         def begin(request: Call) -> Listing:
@@ -341,10 +361,28 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
         self, shard: GroupShard, step: Step, group_id: str,
         ended: Callable[[Step, ErrorCode], None],
     ) -> None:  # fmt: skip
-        """Delete a group, once nothing about its members is being written."""
+        """Delete a group, once nothing about its members is being written.  The share coordinator
+        first forgets what it keeps for a share group."""
+        group = shard.groups.get(group_id)
+        if group is None or group.share is None or group.state is State.DEAD:
+            self._delete_written(shard, step, group_id, ended)
+            return
+
+        def forgotten(step: Step, code: ErrorCode) -> None:
+            if code is ErrorCode.NONE:
+                self._delete_written(shard, step, group_id, ended)
+            else:
+                ended(step, code)
+
+        self.shares.forget_all(shard, step, group, forgotten)
+
+    def _delete_written(
+        self, shard: GroupShard, step: Step, group_id: str,
+        ended: Callable[[Step, ErrorCode], None],
+    ) -> None:  # fmt: skip
         delete = partial(admin.delete, shard, group_id=group_id, settle=ended)
         group = shard.groups.get(group_id)
-        if group is None or group.consumer is None or not group.consumer.writing:
+        if group is None or group.newer is None or not group.newer.writing:
             delete(step)
             return
 
@@ -352,12 +390,14 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
             ended(step, code)
 
         turn = Turn(lambda _changes, _step: {}, told, delete)
-        self.consumers.take_turn(shard, step, group, turn)
+        groups = self.consumers if group.share is None else self.shares
+        groups.take_turn(shard, step, group, turn)
 
     def topics_changed(self, names: Collection[str], step: Step) -> None:
         """Topics were created, changed or deleted."""
         for shard in self.shards.values():
             self.consumers.topics_changed(shard, names)
+            self.shares.topics_changed(shard, names)
 
     def looked_up(self, lookup: Lookup, found: Found, step: Step) -> None:
         """The topics of a group's patterns were looked up."""
@@ -369,6 +409,7 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
         """Topics were deleted."""
         for shard in self.shards.values():
             offsets.drop_topics(shard, step, names)
+            self.shares.topics_gone(shard, step)
 
     # ---- time ------------------------------------------------------------------------------
 
@@ -386,6 +427,8 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
             return
         if kind in TIMERS:
             self.consumers.expire(shard, step, group, (kind, member_id))
+        elif kind == SHARE_SESSION:
+            self.shares.expire(shard, step, group, (kind, member_id))
         elif kind == "session":
             rebalance.expire_session(shard, step, group, member_id)
         elif kind == "join":

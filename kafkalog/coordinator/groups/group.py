@@ -12,8 +12,10 @@ from enum import Enum
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from kafkalog.coordinator.consumer_groups.base import NewerGroup
 from kafkalog.coordinator.consumer_groups.records import CLASSIC
 from kafkalog.coordinator.consumer_groups.state import ConsumerGroup
+from kafkalog.coordinator.share_groups.state import ShareGroup
 from kafkalog.coordinator.step import Answer
 from kafkalog.coordinator.weight import Weight
 from kafkalog.types import TopicPartition
@@ -221,6 +223,8 @@ class Group:
         """Keys and kinds of its live records of a newer group type (records.FOREIGN)."""
         self.consumer: ConsumerGroup | None = None
         """Its members that heartbeat (KIP-848); None: it is no consumer group."""
+        self.share: ShareGroup | None = None
+        """Its members that share partitions (KIP-932); None: it is no share group."""
         self._joined = 0
         self._support: Counter[str] = Counter()
 
@@ -242,7 +246,12 @@ class Group:
     @property
     def is_empty(self) -> bool:
         """True if it has no members, of any type."""
-        return self.state is State.EMPTY and not (self.consumer and self.consumer.members)
+        return self.state is State.EMPTY and not (self.newer and self.newer.members)
+
+    @property
+    def newer(self) -> NewerGroup | None:
+        """Its members that heartbeat, of either type."""
+        return self.share if self.consumer is None else self.consumer
 
     @property
     def is_classic(self) -> bool:
@@ -252,7 +261,7 @@ class Group:
     @property
     def newer_keys(self) -> dict[bytes, int]:
         """Keys and kinds of the records of a newer type that the journal has, or may have."""
-        unsure = {} if self.consumer is None else self.consumer.unsure
+        unsure = {} if self.newer is None else self.newer.unsure
         kinds = {key: kind for key, (kind, _) in unsure.items() if kind != CLASSIC}
         return {**self.foreign, **kinds}
 

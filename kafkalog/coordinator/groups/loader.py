@@ -17,6 +17,8 @@ from kafkalog.coordinator.groups import rebalance, records
 from kafkalog.coordinator.groups.group import CommittedOffset, Group
 from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.journal import JournalBatch, StoredRecord
+from kafkalog.coordinator.share_groups import records as share_records
+from kafkalog.coordinator.share_groups.state import ShareGroup
 from kafkalog.coordinator.step import Step
 from kafkalog.errors import KafkalogError
 from kafkalog.types import TopicPartition
@@ -59,8 +61,9 @@ class _Load:
         self.groups: dict[str, bytes] = {}
         self.foreign: dict[str, dict[bytes, int]] = {}
         """Live records of newer group types, with their kinds, by group."""
-        self.consumers: dict[str, dict[bytes, tuple[Struct, int, bytes]]] = {}
-        """Live records of consumer groups: key, position and undecoded value, by group."""
+        self.newer: dict[str, dict[bytes, tuple[Struct, int, bytes]]] = {}
+        """Live records of consumer and share groups: key, position and undecoded value, by
+        group."""
         self.offsets: dict[Where, Raw] = {}
         self.pending: dict[int, dict[Where, Raw]] = {}  # by producer id
         self.strange: set[str] = set()
@@ -81,9 +84,9 @@ class _Load:
         for group_id, kinds in self.foreign.items():
             if kinds:
                 self._group(group_id).foreign = kinds
-        for group_id, live in self.consumers.items():
+        for group_id, live in self.newer.items():
             if live:
-                self._make_consumers(group_id, live)
+                self._make_newer(group_id, live)
         for where, raw in self.offsets.items():
             if (offset := self._decoded(raw)) is not None:
                 self._group(where[0]).put_offset(where[1], offset)
@@ -116,11 +119,11 @@ class _Load:
         elif kind in records.FOREIGN_KINDS:
             if record.value is None:
                 self.foreign.get(key.group_id, {}).pop(record.key, None)
-                self.consumers.get(key.group_id, {}).pop(record.key, None)
+                self.newer.get(key.group_id, {}).pop(record.key, None)
             else:
                 self.foreign.setdefault(key.group_id, {})[record.key] = kind
-                if kind in consumer_records.KINDS:
-                    live = self.consumers.setdefault(key.group_id, {})
+                if kind in consumer_records.KINDS or kind in share_records.KINDS:
+                    live = self.newer.setdefault(key.group_id, {})
                     live[record.key] = key, record.offset, record.value
         elif name not in self.strange:
             self.strange.add(name)
@@ -153,16 +156,27 @@ class _Load:
         except KafkalogError as error:
             self._skip(-1, error)
 
-    def _make_consumers(self, group_id: str, found: dict[bytes, tuple[Struct, int, bytes]]) -> None:
+    def _make_newer(self, group_id: str, found: dict[bytes, tuple[Struct, int, bytes]]) -> None:
         group = self._group(group_id)
-        group.consumer = ConsumerGroup(group.weight)
+        of_share = next(iter(group.foreign.values())) in share_records.KINDS
+        kinds = share_records.KINDS if of_share else consumer_records.KINDS
+        share, consumer = ShareGroup(group.weight), ConsumerGroup(group.weight)
         for raw_key, (key, offset, value) in found.items():
             kind = group.foreign[raw_key]
+            if kind not in kinds:
+                continue
             try:
-                _, fields = OFFSETS.decode_value(consumer_records.KINDS[kind], value)
-                consumer_records.put(group.consumer, kind, key, fields)
+                _, fields = OFFSETS.decode_value(kinds[kind], value)
+                if of_share:
+                    share_records.put(share, kind, key, fields, self.wall_ms)
+                else:
+                    consumer_records.put(consumer, kind, key, fields)
             except KafkalogError as error:
                 self._skip(offset, error)
+        if of_share:
+            group.share = share
+        else:
+            group.consumer = consumer
 
     def _decoded(self, raw: Raw) -> CommittedOffset | None:
         try:

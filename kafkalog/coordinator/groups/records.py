@@ -25,6 +25,7 @@ __all__ = [
     "CONSUMER",
     "FOREIGN",
     "FOREIGN_KINDS",
+    "SHARE",
     "foreign_tombstones",
     "group_key",
     "group_record",
@@ -134,6 +135,8 @@ def foreign_tombstones(foreign: Mapping[bytes, int]) -> list[JournalRecord]:
 
 def newer_type(group: Group) -> str | None:
     """Which type of FOREIGN a group has; None: a classic one."""
+    if group.share is not None:
+        return SHARE
     kind = next(iter(group.foreign.values()), None)
     return next((name for name, kinds in FOREIGN.items() if kind in kinds), None)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.coordinator.consumer_groups import records, service
+from kafkalog.coordinator.consumer_groups import records, sessions
 from kafkalog.coordinator.consumer_groups.patterns import Lookup, look_up
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -131,7 +131,7 @@ def test_failed_writes_of_new_members_are_not_remembered_for_ever(
 ) -> None:
     """From some number on they wait until a write succeeds; the others go on."""
     desk.members("a")
-    monkeypatch.setattr(service, "UNSURE_MAX", 30, raising=False)
+    monkeypatch.setattr(sessions, "UNSURE_MAX", 30)
     for number in range(30):
         desk.errors = [ErrorCode.KAFKA_STORAGE_ERROR]
         desk.enter(f"m{number}")

@@ -1,0 +1,124 @@
+"""The state that all groups whose members heartbeat have: members, epochs, the target assignment,
+and the work that waits for a write.
+
+Source: KIP-848 and KIP-932, Kafka's ModernGroup.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from enum import Enum
+from typing import Any, NamedTuple
+
+from kafkalog.coordinator.consumer_groups.member import (
+    PARTITION_BYTES,
+    Member,
+    Partitions,
+    member_bytes,
+)
+from kafkalog.coordinator.weight import Weight
+
+__all__ = ["FIRST_EPOCH", "NO_DEADLINE", "NewerGroup", "Subscription"]
+
+NO_DEADLINE = 0
+FIRST_EPOCH = 1
+"""The group epoch of a group without records."""
+
+
+class Subscription(NamedTuple):
+    """How many members subscribe to a topic by name, and how many patterns match it."""
+
+    by_name: int
+    by_regex: int
+
+
+class NewerGroup:
+    """One group whose members heartbeat.  Only for the coordinator's thread."""
+
+    def __init__(self, within: Weight | None = None) -> None:
+        """`within`: the sum to which its weight is added."""
+        self.weight = Weight(within)
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        """The hash of the topics to which members subscribe; unsigned."""
+        self.assignment_epoch = 0
+        self.assignment_ms = 0
+        """When the target assignment was made, since 1970; 0: the next may be made at once."""
+        self.members: dict[str, Member] = {}
+        self.target: dict[str, Partitions] = {}
+        self.topics: dict[str, Subscription] = {}
+        """The topics to which members subscribe."""
+        self.refresh_ms = NO_DEADLINE
+        """When the topics are looked at again, on the monotonic clock; not stored."""
+        self.refresh_epoch = 0
+        """The group epoch to which `refresh_ms` belongs."""
+        self.waiting: deque[Any] = deque()
+        """Work on the group that waits for the write in progress."""
+        self.writing = self.stuck = False
+        """A write is in progress; it takes so long that its waiters got an error."""
+        self.unsure: dict[bytes, tuple[int, str]] = {}
+        """Keys of records whose writes failed, with kind and name: the journal may have them."""
+
+    # ---- what it is ------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def state(self) -> Enum:
+        """Its state; the value is Kafka's name of it."""
+
+    @property
+    def homogeneous(self) -> bool:
+        """True if all members subscribe to the same topics."""
+        count = len(self.members)
+        return all(one.by_name == count for one in self.topics.values())
+
+    def stale(self, now_ms: int) -> bool:
+        """True if the topics are to be looked at again."""
+        return now_ms >= self.refresh_ms or self.epoch < self.refresh_epoch
+
+    def looked(self, until_ms: int, epoch: int) -> None:
+        """The topics were looked at, for this group epoch."""
+        self.refresh_ms, self.refresh_epoch = until_ms, epoch
+
+    # ---- how it changes --------------------------------------------------------------------
+
+    def put_member(self, member: Member) -> None:
+        """Add or replace a member."""
+        before = self.members.get(member.member_id)
+        if before is not None:
+            self._forget(before)
+        self.members[member.member_id] = member
+        self._remember(member)
+
+    def drop_member(self, member_id: str) -> None:
+        """Remove a member."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._forget(member)
+
+    def _remember(self, member: Member) -> None:
+        self.weight.add(member_bytes(member))
+        for name in member.topics:
+            self._count(name, 1, 0)
+
+    def _forget(self, member: Member) -> None:
+        self.weight.add(-member_bytes(member))
+        for name in member.topics:
+            self._count(name, -1, 0)
+
+    def _count(self, topic: str, by_name: int, by_regex: int) -> None:
+        before = self.topics.get(topic, Subscription(0, 0))
+        now = Subscription(before.by_name + by_name, before.by_regex + by_regex)
+        if now == (0, 0):
+            del self.topics[topic]
+        else:
+            self.topics[topic] = now
+
+    def put_target(self, member_id: str, partitions: Partitions | None) -> None:
+        """Set what the target assignment gives a member; None: it is not in it."""
+        before = self.target.pop(member_id, {})
+        if partitions is not None:
+            self.target[member_id] = partitions
+        count = sum(map(len, (partitions or {}).values())) - sum(map(len, before.values()))
+        self.weight.add(PARTITION_BYTES * count)

@@ -1,0 +1,129 @@
+"""The part of a heartbeat that all types of groups have: group epochs, target assignments, and
+members that are removed.
+
+Source: KIP-848, Kafka's GroupMetadataManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from kafkalog.coordinator.consumer_groups.changes import GroupChanges
+from kafkalog.coordinator.consumer_groups.member import Member, Partitions
+from kafkalog.coordinator.consumer_groups.refusal import Refusal
+from kafkalog.coordinator.consumer_groups.topics import Topics, group_hash
+from kafkalog.coordinator.step import Body
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = [
+    "FENCED", "TOPIC_BYTES", "Found", "Limits", "Now", "check_room", "given", "invalid",
+    "look_at_topics", "members_left", "new_assignment", "not_empty", "unknown_member",
+]  # fmt: skip
+
+TOPIC_BYTES = 100
+"""Memory of a topic's name in a heartbeat, besides its characters."""
+REFRESH_MS = (1 << 31) - 1
+"""How long what a group knows about its topics holds, unless they change."""
+FENCED = "The member must abandon all its partitions and rejoin."
+Found = Mapping[str, Mapping[UUID, Collection[int]]]
+"""An assignment: partitions by member and topic."""
+
+
+class Limits(NamedTuple):
+    """Settings in effect for a group."""
+
+    members_max: int
+    heartbeat_ms: int
+    session_ms: int
+    assignment_ms: int
+    """Time between two target assignments."""
+    assignor: str
+    """The default one."""
+
+
+class Now(NamedTuple):
+    """The moment of a heartbeat."""
+
+    now_ms: int
+    wall_ms: int
+    topics: Topics
+    limits: Limits
+
+
+# ---- what is refused -----------------------------------------------------------------------
+
+
+def invalid(why: str) -> Refusal:
+    """The refusal of a request that makes no sense."""
+    return Refusal(ErrorCode.INVALID_REQUEST, why)
+
+
+def not_empty(value: str | None, field: str) -> None:
+    """Check that a text of a request says something, if it is there.  Raises: Refusal."""
+    if value is not None and not value.strip():
+        raise invalid(f"{field} can't be empty.")
+
+
+def unknown_member(changes: GroupChanges[Any], member_id: str) -> Refusal:
+    """The refusal of a member that the group does not have."""
+    why = f"Member {member_id} is not a member of group {changes.group_id}."
+    return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, why)
+
+
+def check_room(changes: GroupChanges[Any], kind: str, limits: Limits) -> None:
+    """Check that the group may have one more member; `kind`: "consumer" or "share".  Raises:
+    Refusal."""
+    if len(changes.group.members) >= limits.members_max:
+        raise Refusal(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The {kind} group has reached its maximum capacity of {limits.members_max} members.",
+        )
+
+
+# ---- epochs --------------------------------------------------------------------------------
+
+
+def look_at_topics(changes: GroupChanges[Any], now: Now, bump: bool) -> None:
+    """A new group epoch, if the subscriptions or their topics have changed."""
+    group = changes.group
+    found = group_hash(group.topics, now.topics)
+    if bump or found != group.metadata_hash:
+        changes.epoch(found)
+    group.looked(now.now_ms + REFRESH_MS, group.epoch)
+
+
+def new_assignment(changes: GroupChanges[Any], now: Now, assign: Callable[[], Found]) -> None:
+    """A new target assignment for a new group epoch, unless the last one is too young."""
+    group = changes.group
+    if group.assignment_epoch >= group.epoch:
+        return
+    if group.assignment_ms and 0 <= now.wall_ms - group.assignment_ms < now.limits.assignment_ms:
+        return
+    found = assign()
+    for member_id in group.members:
+        target: Partitions = {
+            topic: frozenset(numbers) for topic, numbers in found.get(member_id, {}).items()
+        }
+        if group.target.get(member_id) != target:
+            changes.target(member_id, target)
+    changes.assignment(group.epoch, now.wall_ms)
+
+
+def given(member: Member) -> Body:
+    """The partitions of a member, for the answer to its heartbeat."""
+    return {
+        "topic_partitions": [
+            {"topic_id": topic, "partitions": sorted(numbers)}
+            for topic, numbers in sorted(member.assigned.items())
+        ]
+    }
+
+
+def members_left(changes: GroupChanges[Any], topics: Topics) -> None:
+    """A new group epoch without members that were removed: what they had goes to others."""
+    group = changes.group
+    changes.epoch(group_hash(group.topics, topics))
+    if not group.members:
+        changes.assignment(group.epoch, 0)
