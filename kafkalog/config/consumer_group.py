@@ -16,6 +16,8 @@ ASSIGNORS = ("uniform", "range")
 SHARE_ASSIGNORS = ("simple",)
 _KINDS = ("consumer", "share")
 _RANGES = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+_OF_MEMBERS = frozenset(f"{kind}.{name}" for kind in _KINDS for name in _RANGES)
+"""The settings of single groups that have bounds in settings of the broker."""
 
 
 class ConsumerGroupConfig(Settings):
@@ -199,7 +201,7 @@ def in_effect(own: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, int
     """A group's own settings, within the bounds that its broker has now."""
     found = {}
     for name, setting in GroupSettings.table.items():
-        if name in own and name not in ShareRecordSettings.table:
+        if name in own and name in _OF_MEMBERS:
             _, _, low, high = _bounds(name, given)
             try:
                 found[name] = min(max(setting.checked(own[name]), low), high)
@@ -211,6 +213,8 @@ def in_effect(own: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, int
 def own_problem(own: Mapping[str, int], given: Mapping[str, Any]) -> str | None:
     """Why a group's own settings are refused, by those of its broker; None: they are not."""
     for name, value in own.items():
+        if name not in _OF_MEMBERS:
+            continue
         kind, rest, low, high = _bounds(name, given)
         if value < low:
             return f"{name} must be greater than or equal to group.{kind}.min.{rest}"

@@ -21,6 +21,7 @@ from kafkalog.coordinator.groups.group import State
 from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.journal import JournalBatch
 from kafkalog.coordinator.listings import FEW, Listing
+from kafkalog.coordinator.share_groups import offsets as share_offsets
 from kafkalog.coordinator.share_groups.service import SHARE_SESSION, ShareGroups
 from kafkalog.coordinator.step import Body, Call, Producer, Step
 from kafkalog.coordinator.timers import Key
@@ -48,6 +49,9 @@ SERVED = frozenset(
         apis.CONSUMER_GROUP_DESCRIBE,
         apis.SHARE_GROUP_HEARTBEAT,
         apis.SHARE_GROUP_DESCRIBE,
+        apis.DESCRIBE_SHARE_GROUP_OFFSETS,
+        apis.ALTER_SHARE_GROUP_OFFSETS,
+        apis.DELETE_SHARE_GROUP_OFFSETS,
     }
 )
 """The APIs that `request` takes."""
@@ -61,6 +65,8 @@ _WRITTEN = frozenset(
         apis.JOIN_GROUP,
         apis.CONSUMER_GROUP_HEARTBEAT,
         apis.SHARE_GROUP_HEARTBEAT,
+        apis.ALTER_SHARE_GROUP_OFFSETS,
+        apis.DELETE_SHARE_GROUP_OFFSETS,
     }
 )
 """APIs whose requests become records, any number of them: refused above UNSETTLED_BYTES_MAX."""
@@ -180,6 +186,8 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
             apis.TXN_OFFSET_COMMIT: self._txn_commit,
             apis.CONSUMER_GROUP_HEARTBEAT: self.consumers.heartbeat,
             apis.SHARE_GROUP_HEARTBEAT: self.shares.heartbeat,
+            apis.ALTER_SHARE_GROUP_OFFSETS: partial(share_offsets.alter, self.shares),
+            apis.DELETE_SHARE_GROUP_OFFSETS: partial(share_offsets.delete, self.shares),
         }
         self._several: dict[Api, Callable[[Step, Call], None]] = {
             apis.OFFSET_FETCH: self._offset_fetch,
@@ -190,6 +198,7 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
             apis.SHARE_GROUP_DESCRIBE: partial(
                 self._describe_newer, apis.SHARE_GROUP_DESCRIBE, self.shares
             ),
+            apis.DESCRIBE_SHARE_GROUP_OFFSETS: self._describe_share_offsets,
             apis.LIST_GROUPS: self._list,
             apis.DELETE_GROUPS: self._delete,
         }
@@ -266,6 +275,9 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
             step.answer(answer, groups=[admin.described_error(g, error) for g in body.groups])
         elif api in (apis.CONSUMER_GROUP_DESCRIBE, apis.SHARE_GROUP_DESCRIBE):
             rows = [not_described(name, error) for name in admin.distinct(body.group_ids)]
+            step.answer(answer, groups=rows)
+        elif api is apis.DESCRIBE_SHARE_GROUP_OFFSETS:
+            rows = [share_offsets.described_error(one.group_id, error) for one in body.groups]
             step.answer(answer, groups=rows)
         elif api is apis.DELETE_GROUPS:
             names = admin.distinct(body.groups_names)
@@ -349,6 +361,29 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
 
         few = len(request.body.group_ids) <= FEW
         self._begin_listing(step, api, request, begin, few=few)
+
+    def _describe_share_offsets(self, step: Step, request: Call) -> None:
+        """Each group has its own look at the share coordinator; the response is sent when all are
+        done."""
+        # Each group is answered once: a few bytes may ask for any number of offsets.
+        groups = {one.group_id: one for one in request.body.groups}
+        rows: dict[str, Body] = {}
+
+        def told(group_id: str, step: Step, row: Body) -> None:
+            rows[group_id] = row
+            if len(rows) == len(groups):
+                step.answer(request.answer, groups=[rows[one] for one in groups])
+
+        if not groups:
+            step.answer(request.answer, groups=[])
+        for group_id, one in groups.items():
+            shard, error = self.where(group_id)
+            if shard is None:
+                told(group_id, step, share_offsets.described_error(group_id, error))
+            else:
+                share_offsets.describe(
+                    self.shares, shard, step, one, request.version, partial(told, group_id)
+                )
 
     def _delete(self, step: Step, request: Call) -> None:
         def begin(request: Call) -> Listing:

@@ -43,6 +43,8 @@ from kafkalog.wire.error_codes import ErrorCode
 __all__ = ["Said", "check", "fence", "heartbeat", "initialize", "leave", "said_in"]
 
 SMALL_BYTES = 2_000
+ID_CHARACTERS_MAX = 36
+"""Longest id of a member: a UUID."""
 
 
 class Said(NamedTuple):
@@ -64,6 +66,8 @@ class Said(NamedTuple):
 
 def check(body: Any) -> None:
     """Check a request.  Raises: Refusal."""
+    if not 0 < len(body.member_id) <= ID_CHARACTERS_MAX:
+        raise invalid("Invalid member id in the request.")
     not_empty(body.member_id, "MemberId")
     not_empty(body.group_id, "GroupId")
     not_empty(body.rack_id, "RackId")

@@ -33,11 +33,13 @@ from kafkalog.coordinator.share_state.persister import (
 from kafkalog.coordinator.step import Body, Call, Step
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["SHARE_SESSION", "Outcome", "ShareGroups", "by_topic", "first_error"]
+__all__ = ["SHARE_SESSION", "Outcome", "ShareGroups", "Told", "first_error"]
 
 SHARE_SESSION = "share"
 """The kind of timer of a member's session."""
 Outcome = Callable[[Step, ErrorCode], None]
+Told = Callable[[Step, ErrorCode, Sequence[StateChanged]], None]
+"""Told the results of the share coordinator, or why there are none."""
 
 
 class ShareGroups(NewerGroups[ShareGroup]):
@@ -114,7 +116,7 @@ class ShareGroups(NewerGroups[ShareGroup]):
         def told(step: Step, code: ErrorCode, message: str | None, answer: Body) -> None:
             step.answer(request.answer, error_code=code, error_message=message, **answer)
             if code is ErrorCode.NONE and new:
-                self._initialize(shard, step, group.group_id, new, nobody_waits)
+                self.initialize(shard, step, group.group_id, new, _nobody_waits)
 
         work = partial(self._heard, shard, group, said, new)
         self.take_turn(shard, step, group, Turn(work, told, size=said.bytes))
@@ -172,30 +174,35 @@ class ShareGroups(NewerGroups[ShareGroup]):
                 del self._outside[number]
                 ends(step, ErrorCode.NOT_COORDINATOR)
 
-    def _initialize(
+    def initialize(
         self, shard: GroupShard, step: Step, group_id: str, new: Sequence[InitializeState],
-        told: Callable[[Step, ErrorCode, Sequence[StateChanged]], None],
+        told: Told, *, strict: bool = True,
     ) -> None:  # fmt: skip
         """Have the share coordinator keep states, and record that it does; `told` gets its results,
-        or why there are none."""
+        or why there are none.  If it could not, `strict`: they are to be asked for again at
+        once."""
         wanted = self.outside(shard, lambda step, code: told(step, code, ()))
 
         def done(results: Sequence[StateChanged], step: Step) -> None:
-            if wanted():
+            if not wanted():
+                return
+            if strict or first_error(results) is ErrorCode.NONE:
                 self._kept(shard, step, group_id, results, told)
+            else:
+                told(step, ErrorCode.NONE, results)
 
         step.effects.append(InitializeStates(group_id, new, done))
 
     def _kept(
         self, shard: GroupShard, step: Step, group_id: str, results: Sequence[StateChanged],
-        told: Callable[[Step, ErrorCode, Sequence[StateChanged]], None],
+        told: Told,
     ) -> None:  # fmt: skip
         """The share coordinator keeps states, or could not."""
         group = shard.groups.get(group_id)
         if group is None or group.share is None:
             told(step, ErrorCode.NONE, results)
             return
-        topics = by_topic(results)
+        topics = _by_topic(results)
         failed = first_error(results) is not ErrorCode.NONE
 
         def work(changes: ShareChanges, step: Step) -> Body:
@@ -213,10 +220,9 @@ class ShareGroups(NewerGroups[ShareGroup]):
 
         self.take_turn(shard, step, group, Turn(work, settled))
 
-    def _forget(
-        self, shard: GroupShard, step: Step, group_id: str, gone: states.Partitions,
-        told: Callable[[Step, ErrorCode, Sequence[StateChanged]], None],
-    ) -> None:  # fmt: skip
+    def forget(
+        self, shard: GroupShard, step: Step, group_id: str, gone: states.Partitions, told: Told
+    ) -> None:
         """Have the share coordinator forget states; `told` gets its results, or why there are
         none."""
         wanted = self.outside(shard, lambda step, code: told(step, code, ()))
@@ -249,7 +255,7 @@ class ShareGroups(NewerGroups[ShareGroup]):
             if code is not ErrorCode.NONE or not found or not found[0]:
                 told(step, code)
             else:
-                self._forget(shard, step, group.group_id, found[0], forgotten)
+                self.forget(shard, step, group.group_id, found[0], forgotten)
 
         def forgotten(step: Step, code: ErrorCode, results: Sequence[StateChanged]) -> None:
             told(step, code or first_error(results))
@@ -293,11 +299,11 @@ def _other_type(group_id: str) -> Refusal:
     return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, why)
 
 
-def nobody_waits(step: Step, code: ErrorCode, results: Sequence[StateChanged]) -> None:
+def _nobody_waits(step: Step, code: ErrorCode, results: Sequence[StateChanged]) -> None:
     """Nobody waits for the results."""
 
 
-def by_topic(results: Sequence[StateChanged]) -> dict[Any, set[int]]:
+def _by_topic(results: Sequence[StateChanged]) -> dict[Any, set[int]]:
     """The partitions of results, by topic."""
     found: dict[Any, set[int]] = {}
     for one in results:

@@ -69,7 +69,8 @@ def test_an_absent_group_and_member_are_told_apart(desk: ShareDesk) -> None:
 @pytest.mark.parametrize(
     ("member", "epoch", "fields", "why"),
     [
-        ("", 0, {}, "MemberId can't be empty."),
+        ("", 0, {}, "Invalid member id in the request."),
+        ("x" * 37, 0, {}, "Invalid member id in the request."),
         (" ", 0, {}, "MemberId can't be empty."),
         ("a", 0, {"group": ""}, "GroupId can't be empty."),
         ("a", 0, {"rack_id": ""}, "RackId can't be empty."),
