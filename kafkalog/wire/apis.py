@@ -57,12 +57,7 @@ from kafkalog.wire.tables.later.quorum import (
     UPDATE_RAFT_VOTER,
     VOTE,
 )
-from kafkalog.wire.tables.later.share import (
-    ALTER_SHARE_GROUP_OFFSETS,
-    DELETE_SHARE_GROUP_OFFSETS,
-    DESCRIBE_SHARE_GROUP_OFFSETS,
-    SHARE_GROUP_DESCRIBE,
-    SHARE_GROUP_HEARTBEAT,
+from kafkalog.wire.tables.later.streams import (
     STREAMS_GROUP_DESCRIBE,
     STREAMS_GROUP_HEARTBEAT,
     STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
@@ -82,6 +77,13 @@ from kafkalog.wire.tables.partitions import (
 from kafkalog.wire.tables.quotas import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from kafkalog.wire.tables.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kafkalog.wire.tables.share_fetch import SHARE_ACKNOWLEDGE, SHARE_FETCH
+from kafkalog.wire.tables.share_groups import (
+    ALTER_SHARE_GROUP_OFFSETS,
+    DELETE_SHARE_GROUP_OFFSETS,
+    DESCRIBE_SHARE_GROUP_OFFSETS,
+    SHARE_GROUP_DESCRIBE,
+    SHARE_GROUP_HEARTBEAT,
+)
 from kafkalog.wire.tables.share_state import (
     DELETE_SHARE_GROUP_STATE,
     INITIALIZE_SHARE_GROUP_STATE,
