@@ -17,6 +17,7 @@ __all__ = [
     "LEVEL_NEW",
     "MAX_LEVELS",
     "RELEASES",
+    "SHARE_VERSION",
     "SUPPORTED",
 ]
 
@@ -28,6 +29,8 @@ LEVEL_MIN = 7
 """3.3-IV3, the oldest level that Kafka 4 supports."""
 GROUP_VERSION = "group.version"
 """1: consumer groups whose members heartbeat (KIP-848)."""
+SHARE_VERSION = "share.version"
+"""1: share groups (KIP-932)."""
 KRAFT_VERSION = "kraft.version"
 KRAFT_VERSION_SINCE = 21
 """The first metadata.version with kraft.version 1: 3.9-IV0."""
@@ -45,7 +48,7 @@ RELEASES = (
 )  # fmt: skip
 """Kafka's names of the levels of metadata.version, from 1 on."""
 _SINCE: Mapping[str, tuple[int, ...]] = {
-    ELIGIBLE_REPLICAS: (26,), GROUP_VERSION: (22,), "share.version": (28, 31),
+    ELIGIBLE_REPLICAS: (26,), GROUP_VERSION: (22,), SHARE_VERSION: (28, 31),
     "streams.version": (29,), "transaction.version": (24, 24),
 }  # fmt: skip
 """For each level of a feature, the metadata.version from which a new cluster has it.  Source:

@@ -60,6 +60,7 @@ from kafkalog.server.partitions import Partitions
 from kafkalog.server.planning import Plan, complete, planned_of
 from kafkalog.server.quotas import ClientQuotas
 from kafkalog.server.replica_manager import ReplicaManager
+from kafkalog.server.share_effects import PartitionEnds, carry_out
 from kafkalog.server.share_persister import SharePersister
 from kafkalog.server.shares import shares_of
 from kafkalog.server.threads.acknowledger import Acknowledger
@@ -234,7 +235,6 @@ class Broker(Watched):
         acknowledger = self._owned(Acknowledger(reactor, clock, name), Acknowledger.stop)
         appends = Appends(partitions, reactor, acknowledger, clock)
         bulk = self._owned(SerialExecutor(f"{name} bulk"), SerialExecutor.stop)
-        groups = group_coordinator(config, metadata, partitions, appends, clock, bulk.submit)
         deletions = self._owned(Deletions(partitions.low_watermark, clock, name), Deletions.stop)
         peers = forwarder = None
         if self._member is not None:
@@ -242,6 +242,19 @@ class Broker(Watched):
             forwarder = self._owned(
                 ControllerForwarder(self._member, name), ControllerForwarder.stop
             )
+        share_states = share_coordinator(config, partitions, appends, clock, bulk.submit)
+        persister = self._owned(
+            SharePersister(
+                share_states, metadata, peers,
+                lambda: internal_topic(self._node, SHARE_STATE_TOPIC), name,
+            ),
+            SharePersister.stop,
+        )  # fmt: skip
+        ends = PartitionEnds(partitions, peers)
+        groups = group_coordinator(
+            config, metadata, partitions, appends, clock, bulk.submit,
+            lambda effect, post: carry_out(effect, persister, ends, post),
+        )  # fmt: skip
         allocator = None if forwarder is None else forwarder.submit
         producer_ids = ProducerIds(metadata.allocate_producer_ids, allocator)
         guards = Guards()
@@ -253,14 +266,6 @@ class Broker(Watched):
         transactions = transaction_coordinator(
             config, metadata, partitions, appends, producer_ids, markers, clock
         )
-        share_states = share_coordinator(config, partitions, appends, clock, bulk.submit)
-        persister = self._owned(
-            SharePersister(
-                share_states, metadata, peers,
-                lambda: internal_topic(self._node, SHARE_STATE_TOPIC), name,
-            ),
-            SharePersister.stop,
-        )  # fmt: skip
         shares = shares_of(config, metadata, partitions, persister, clock, name)
         admission = self._admission = Admission(reactor, authorizer_of(config))
         self._owned(admission, Admission.join)

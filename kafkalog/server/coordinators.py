@@ -12,8 +12,9 @@ from uuid import uuid4
 from kafkalog.coordinator.consumer_groups.patterns import Lookup
 from kafkalog.coordinator.groups.core import GroupCoordinatorState
 from kafkalog.coordinator.groups.offsets import Known
+from kafkalog.coordinator.share_groups.outside import ShareEffect
 from kafkalog.coordinator.share_state.core import Prune, ShareStateCoordinator
-from kafkalog.coordinator.thread import Coordinator
+from kafkalog.coordinator.thread import Coordinator, Event
 from kafkalog.coordinator.transactions.core import TransactionCoordinatorState
 from kafkalog.coordinator.transactions.shard import Marker, Outside
 from kafkalog.server.group_topics import GroupTopics
@@ -55,9 +56,10 @@ TRANSACTION_VERSION = "transaction.version"
 def group_coordinator(
     config: ServerConfig, metadata: Metadata, partitions: Partitions, appends: Appends,
     clock: Clock, submit: Callable[[Callable[[], None]], None],
+    share: Callable[[ShareEffect, Callable[[Event], None]], None],
 ) -> Coordinator[GroupCoordinatorState]:  # fmt: skip
     """The coordinator of groups, not started; ended by `close`.  `submit`: runs what would delay it
-    in another thread."""
+    in another thread; `share` carries out the effects of share groups."""
     topics = GroupTopics(metadata, config)
     core = GroupCoordinatorState(
         config,
@@ -72,8 +74,11 @@ def group_coordinator(
         topics.own_settings,
     )
 
-    def carry_out(lookup: Lookup, _few: bool) -> None:
-        submit(partial(topics.look_up, found, lookup))
+    def carry_out(effect: Lookup | ShareEffect, _few: bool) -> None:
+        if isinstance(effect, Lookup):
+            submit(partial(topics.look_up, found, effect))
+        else:
+            submit(partial(share, effect, found.post))
 
     journal = Journal(OFFSETS_TOPIC, partitions, appends)
     found = Coordinator(core, journal, clock, name="group", carry_out=carry_out)

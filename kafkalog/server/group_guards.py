@@ -1,4 +1,4 @@
-"""Rules of `guards` for requests about consumer groups."""
+"""Rules of `guards` for requests about consumer groups and share groups."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 from kafkalog.security.permissions import Kind, Operation
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["group_operations", "hidden_members", "named_topics"]
+__all__ = [
+    "group_operations", "hidden_members", "named_topics", "offsets_refused", "share_offsets",
+]  # fmt: skip
 
 DENIED = "The group has described topic(s) that the client is not authorized to describe."
 
@@ -56,4 +58,52 @@ def _topics_of(row: dict[str, Any]) -> Iterator[str]:
     for member in row.get("members") or ():
         yield from member["subscribed_topic_names"]
         for kind in ("assignment", "target_assignment"):
-            yield from (one["topic_name"] for one in member[kind]["topic_partitions"])
+            parts = member.get(kind, {}).get("topic_partitions", ())  # share groups have no target
+            yield from (one["topic_name"] for one in parts)
+
+
+def offsets_refused(topic: Any) -> dict[str, Any]:
+    """A topic of OffsetFetch that the caller may not describe."""
+    denied = {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED, "committed_offset": -1,
+              "committed_leader_epoch": -1, "metadata": ""}  # fmt: skip
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "partitions": [{"partition_index": index, **denied} for index in topic.partition_indexes],
+    }
+
+
+def share_offsets(check: Any) -> None:
+    """DescribeShareGroupOffsets: several groups, each with topics of its own; if it asks for all,
+    those that may be described are the answer."""
+    refused: dict[str, list[dict[str, Any]]] = {}
+    for group in check.body.groups:  # one may be named several times
+        rows = refused.setdefault(group.group_id, [])
+        if group.topics is not None:
+            names = {one.topic_name for one in group.topics}
+            denied = names - check.allowed(Operation.DESCRIBE, Kind.TOPIC, names)
+            rows += [_share_refused(one) for one in group.topics if one.topic_name in denied]
+            group.topics = [one for one in group.topics if one.topic_name not in denied]
+
+    def change(answer: dict[str, Any]) -> None:
+        for row in answer.get("groups") or ():
+            if row.get("error_code"):
+                continue
+            topics = row.get("topics") or ()
+            names = {one["topic_name"] for one in topics}
+            shown = check.allowed(Operation.DESCRIBE, Kind.TOPIC, names, quiet=True)
+            row["topics"] = [
+                *(one for one in topics if one["topic_name"] in shown),
+                *refused.get(row["group_id"], ()),
+            ]
+
+    check.after.append(change)
+
+
+def _share_refused(topic: Any) -> dict[str, Any]:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    denied = {"error_code": code, "error_message": "Topic authorization failed."}
+    return {
+        "topic_name": topic.topic_name,
+        "partitions": [{"partition_index": number, **denied} for number in topic.partitions],
+    }

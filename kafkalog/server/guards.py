@@ -18,7 +18,13 @@ from kafkalog.metadata.image import BROKER, CLIENT_METRICS, GROUP, INTERNAL_TOPI
 from kafkalog.security.permissions import CLUSTER_NAME, Kind, Operation
 from kafkalog.server.failed_answers import failed_answer
 from kafkalog.server.failures import answer_failure
-from kafkalog.server.group_guards import group_operations, hidden_members, named_topics
+from kafkalog.server.group_guards import (
+    group_operations,
+    hidden_members,
+    named_topics,
+    offsets_refused,
+    share_offsets,
+)
 from kafkalog.server.handlers.configs import BROKER_LOGGER
 from kafkalog.server.handlers.metadata import IDS_SINCE, creatable, made_on_use
 from kafkalog.server.handlers.writers import writer_of
@@ -313,7 +319,7 @@ def _offset_fetch(check: _Check) -> None:
         named = [(one, check.name_of(one, "name")) for one in group.topics or ()]
         names = {name for _, name in named if name is not None}
         denied = names - check.allowed(_DESCRIBE, Kind.TOPIC, names)
-        rows += [_offsets_refused(one) for one, name in named if name in denied]
+        rows += [offsets_refused(one) for one, name in named if name in denied]
         if denied:
             group.topics = [one for one, name in named if name not in denied]
 
@@ -332,16 +338,6 @@ def _offset_fetch_of_one(check: _Check) -> None:
         _shown(_DESCRIBE, Kind.TOPIC, "topics", "name")(check)
     else:
         _each(_DESCRIBE, Kind.TOPIC, "topics", goes_on=True)(check)
-
-
-def _offsets_refused(topic: Any) -> dict[str, Any]:
-    denied = {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED, "committed_offset": -1,
-              "committed_leader_epoch": -1, "metadata": ""}  # fmt: skip
-    return {
-        "name": topic.name,
-        "topic_id": topic.topic_id,
-        "partitions": [{"partition_index": index, **denied} for index in topic.partition_indexes],
-    }
 
 
 _OF_KEY = {
@@ -551,6 +547,15 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
     (apis.CONSUMER_GROUP_HEARTBEAT, _whole(_READ, _G, "group_id"), _heartbeat),
     (apis.CONSUMER_GROUP_DESCRIBE, _each(_DESCRIBE, _G, "group_ids"), hidden_members,
      group_operations),
+    (apis.SHARE_GROUP_HEARTBEAT, _whole(_READ, _G, "group_id"), _heartbeat),
+    (apis.SHARE_GROUP_DESCRIBE, _each(_DESCRIBE, _G, "group_ids"), hidden_members,
+     group_operations),
+    (apis.DESCRIBE_SHARE_GROUP_OFFSETS, _each(_DESCRIBE, _G, "groups", "group_id"),
+     share_offsets),
+    (apis.ALTER_SHARE_GROUP_OFFSETS, _whole(_READ, _G, "group_id"),
+     _each(_READ, _T, "topics", "topic_name", goes_on=True)),
+    (apis.DELETE_SHARE_GROUP_OFFSETS, _whole(_DELETE, _G, "group_id"),
+     _each(_READ, _T, "topics", "topic_name", goes_on=True)),
     (apis.LIST_GROUPS, _when(lambda check: not check.allows(_DESCRIBE, Kind.CLUSTER, quiet=True),
                              _shown(_DESCRIBE, _G, "groups", "group_id"))),
     (apis.DELETE_GROUPS, _each(_DELETE, _G, "groups_names")),

@@ -7,7 +7,7 @@ from typing import Any
 from kafkalog.coordinator.partitions import partition_for
 from kafkalog.coordinator.share_state.state import SharePartition
 from kafkalog.errors import for_clients
-from kafkalog.metadata.levels import GROUP_VERSION
+from kafkalog.metadata.levels import GROUP_VERSION, SHARE_VERSION
 from kafkalog.security.permissions import Kind, Operation
 from kafkalog.server.failures import code_of
 from kafkalog.server.handlers.common import call_of, node_entry
@@ -18,7 +18,7 @@ from kafkalog.server.topics import internal_topic
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["find_coordinator", "to_consumer_groups", "to_coordinator"]
+__all__ = ["find_coordinator", "to_consumer_groups", "to_coordinator", "to_share_groups"]
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 """The key types of FindCoordinator."""
@@ -107,6 +107,20 @@ def to_consumer_groups(node: Node, request: Request) -> dict[str, Any] | None:
     if request.api is apis.CONSUMER_GROUP_HEARTBEAT:
         return unsupported
     return {"groups": [{"group_id": one, **unsupported} for one in request.body.group_ids]}
+
+
+def to_share_groups(node: Node, request: Request) -> dict[str, Any] | None:
+    """Hand a request about share groups to the coordinator, if the cluster has them."""
+    if node.image.features.get(SHARE_VERSION, 0):
+        node.coordinator.submit(request.api, call_of(request), here=True)
+        return None
+    unsupported: dict[str, Any] = {"error_code": ErrorCode.UNSUPPORTED_VERSION}
+    if request.api is apis.SHARE_GROUP_DESCRIBE:
+        return {"groups": [{"group_id": one, **unsupported} for one in request.body.group_ids]}
+    if request.api is apis.DESCRIBE_SHARE_GROUP_OFFSETS:
+        names = [one.group_id for one in request.body.groups]
+        return {"groups": [{"group_id": name, **unsupported} for name in names]}
+    return unsupported
 
 
 def to_coordinator(node: Node, request: Request) -> None:

@@ -194,7 +194,7 @@ def test_a_handler_that_fails_is_answered_and_logged_once_with_its_request(
 @pytest.mark.parametrize(
     ("api", "version", "body"),
     [
-        (apis.SHARE_GROUP_HEARTBEAT, 1, {"group_id": "g", "member_epoch": 0}),
+        (apis.STREAMS_GROUP_HEARTBEAT, 0, {"group_id": "g", "member_epoch": 0}),
         (apis.PUSH_TELEMETRY, 0, {"metrics": b""}),
     ],
     ids=["groups", "telemetry"],
