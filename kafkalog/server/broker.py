@@ -250,11 +250,8 @@ class Broker(Watched):
             ),
             SharePersister.stop,
         )  # fmt: skip
-        ends = PartitionEnds(partitions, peers)
-        groups = group_coordinator(
-            config, metadata, partitions, appends, clock, bulk.submit,
-            lambda effect, post: carry_out(effect, persister, ends, post),
-        )  # fmt: skip
+        share = partial(carry_out, persister, PartitionEnds(partitions, peers))
+        groups = group_coordinator(config, metadata, partitions, appends, clock, bulk.submit, share)
         allocator = None if forwarder is None else forwarder.submit
         producer_ids = ProducerIds(metadata.allocate_producer_ids, allocator)
         guards = Guards()

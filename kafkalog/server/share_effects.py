@@ -41,7 +41,7 @@ _logger = logging.getLogger(__name__)
 
 
 def carry_out(
-    effect: ShareEffect, persister: Persister, ends: PartitionEnds, post: Callable[[Event], None]
+    persister: Persister, ends: PartitionEnds, effect: ShareEffect, post: Callable[[Event], None]
 ) -> None:
     """Carry out an effect; `post` gets the event that takes its results."""
     if isinstance(effect, InitializeStates):

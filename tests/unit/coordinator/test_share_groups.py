@@ -34,7 +34,7 @@ def test_a_member_gets_partitions_once_their_state_is_kept(desk: ShareDesk) -> N
     assert desk.told().group_state == "Stable"
 
 
-def test_members_share_what_is_too_little_for_them(desk: ShareDesk) -> None:
+def test_members_share_partitions_that_are_too_few(desk: ShareDesk) -> None:
     desk.sharing("a", "b", topics=("u",))
     assert desk.parts() == {"a": {"u": [0]}, "b": {"u": [1]}}
     desk.sharing("c", "d", topics=("u",))
