@@ -23,7 +23,7 @@ __all__ = ["FIRST_EPOCH", "NO_DEADLINE", "NewerGroup", "Subscription"]
 
 NO_DEADLINE = 0
 FIRST_EPOCH = 1
-"""The group epoch of a group without records."""
+"""The group epoch and the assignment epoch of a group without records."""
 
 
 class Subscription(NamedTuple):
@@ -42,7 +42,7 @@ class NewerGroup:
         self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
         """The hash of the topics to which members subscribe; unsigned."""
-        self.assignment_epoch = 0
+        self.assignment_epoch = FIRST_EPOCH
         self.assignment_ms = 0
         """When the target assignment was made, since 1970; 0: the next may be made at once."""
         self.members: dict[str, Member] = {}

@@ -74,7 +74,7 @@ def test_a_new_group_begins_where_an_administrator_says(desk: ShareDesk) -> None
     }  # fmt: skip
     assert states(desk) == ({}, {"t": [1]}, [])
     assert desk.told().group_state == "Empty"
-    assert (desk.told().group_epoch, desk.told().assignment_epoch) == (1, 0)
+    assert (desk.told().group_epoch, desk.told().assignment_epoch) == (1, 1)
 
 
 def test_offsets_are_changed_only_while_a_group_is_empty(desk: ShareDesk) -> None:
