@@ -1,4 +1,4 @@
-"""Fetches of share groups (KIP-932), and streams groups (KIP-1071)."""
+"""Streams groups (KIP-1071): not served."""
 
 from __future__ import annotations
 
