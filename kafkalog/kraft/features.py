@@ -18,7 +18,7 @@ from kafkalog.wire.error_codes import ErrorCode
 __all__ = ["Ranges", "least_in_sync", "update_features"]
 
 MIN_INSYNC = "min.insync.replicas"
-KNOWN = {*SUPPORTED, "share.version", "streams.version"}
+KNOWN = {*SUPPORTED, "streams.version"}
 """The features of Kafka 4.4."""
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 """The kinds of a change."""

@@ -37,6 +37,7 @@ KRAFT_VERSION_SINCE = 21
 SUPPORTED: Mapping[str, tuple[int, int]] = {
     METADATA_VERSION: (LEVEL_MIN, LEVEL), ELIGIBLE_REPLICAS: (0, 1), KRAFT_VERSION: (0, 1),
     "transaction.version": (0, 2), GROUP_VERSION: (0, 1),
+    SHARE_VERSION: (0, 1),
 }  # fmt: skip
 """Features that are announced, and their levels."""
 RELEASES = (

@@ -22,7 +22,7 @@ from kafkalog.log.log import handle_of
 from kafkalog.log.removal import truncate_fully
 from kafkalog.metadata.differences import difference
 from kafkalog.metadata.image import Change, MetadataImage
-from kafkalog.metadata.levels import SUPPORTED
+from kafkalog.metadata.levels import SHARE_VERSION, SUPPORTED
 from kafkalog.replication.follower_log import FollowerLog
 from kafkalog.replication.following import EpochEnd, cut_to
 
@@ -36,8 +36,12 @@ _logger = logging.getLogger(__name__)
 READ_BYTES = 1 << 20
 PART = ".part"
 """Kafka's suffix of a snapshot that is not complete."""
-NOT_SERVED = {"share.version": 2, "streams.version": 1}
-"""Features of groups of newer types, and their highest levels: classic groups work at each."""
+NOT_SERVED = {
+    "streams.version": (1, "clients that use it are refused by coordinators on this node"),
+    SHARE_VERSION: (2, "records that a share group gives up are not copied to another topic"),
+}
+"""Features with levels that are not served, their highest levels, and the effect: all else works at
+each of them."""
 
 
 class CopiedMetadata:
@@ -281,11 +285,9 @@ def check_features(image: MetadataImage) -> list[str]:
     warnings = []
     for name, level in image.features.items():
         low, high = SUPPORTED.get(name, (0, 0))
-        if name in NOT_SERVED:
-            low, high = 0, NOT_SERVED[name]
-            warnings.append(
-                f"{name} is {level}: clients that use it are refused by coordinators on this node"
-            )
+        if name in NOT_SERVED and level > high:
+            low, (high, effect) = 0, NOT_SERVED[name]
+            warnings.append(f"{name} is {level}: {effect}")
         if not low <= level <= high:
             wanted = f"{low} to {high}" if high else "none: kafkalog does not know this feature"
             raise ArgumentError(f"{name}: found {level} in the cluster, wanted {wanted}")
@@ -298,5 +300,5 @@ def supported_features(image: MetadataImage) -> tuple[tuple[str, int, int], ...]
     Also of those that are not served: a node registers before it has read which the cluster uses,
     and would be refused.
     """
-    groups = {name: (0, high) for name, high in NOT_SERVED.items()}
-    return tuple((name, *levels) for name, levels in {**SUPPORTED, **groups}.items())
+    more = {name: (0, high) for name, (high, _) in NOT_SERVED.items()}
+    return tuple((name, *levels) for name, levels in {**SUPPORTED, **more}.items())
