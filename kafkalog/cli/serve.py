@@ -77,9 +77,7 @@ def run(options: argparse.Namespace) -> int:
     if directory is None:
         raise UsageError("--dir: give a data directory, or log.dirs in --config")
     logs.set_up(options.log_format, options.log_level)
-    logger = logging.getLogger("kafkalog.server")
-    for note in found.notes:
-        logger.warning("%s: %s", options.config, note)
+    _warn_of(found, options)
     return _serve(directory, found.config, lambda: _again(options, directory))
 
 
@@ -91,7 +89,15 @@ def _again(options: argparse.Namespace, directory: str) -> dict[str, object]:
     found = settings_from(options)
     if options.dir is None and found.directory != directory:
         raise UsageError(f"log.dirs: found {found.directory}, wanted {directory}, as at the start")
+    _warn_of(found, options)
     return found.config
+
+
+def _warn_of(found: "Properties", options: argparse.Namespace) -> None:
+    """Log the settings of the file that have no effect."""
+    logger = logging.getLogger("kafkalog.server")
+    for note in found.notes:
+        logger.warning("%s: %s", options.config, note)
 
 
 def settings_from(options: argparse.Namespace) -> "Properties":

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from kafkalog.cli import serve
+from kafkalog.cli.serve import RESTART
 from kafkalog.clock import ManualClock
 from kafkalog.directory.manager import Manager
 from kafkalog.errors import Closed, InvalidSetting, IoFailed, Locked, UnknownSetting
@@ -389,6 +390,7 @@ def test_sigterm_ends_serve_cleanly(tmp_path: Path) -> None:
 
 
 def test_serve_reads_a_properties_file_and_names_ignored_settings(tmp_path: Path) -> None:
+    """At its start, and when it reads the file again."""
     path = tmp_path / "data"
     properties = tmp_path / "server.properties"
     properties.write_text(
@@ -405,8 +407,12 @@ def test_serve_reads_a_properties_file_and_names_ignored_settings(tmp_path: Path
         for _ in range(2):  # the first one creates it
             (topic,) = raw.call(apis.METADATA, topics=[{"name": "t"}]).topics
         assert len(topic.partitions) == 3
+    properties.write_text(properties.read_text() + "num.replicas=2\n")
+    child.send_signal(RESTART)
+    assert child.stdout.readline().startswith(f"kafkalog serves {path} at ")
     child.terminate()
     _, errors = child.communicate(timeout=LIMIT_S)
+    assert "num.replicas: ignored: no setting has this name" in errors
     assert "group.streams.assignors: ignored: it is not supported yet" in errors
     assert "num.partitons: ignored: no setting has this name" in errors
 
