@@ -5,6 +5,7 @@ import logging
 import queue
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -161,9 +162,11 @@ def _say(directory: str, node: "Broker | Controller") -> None:
 
 
 def _restart(
-    node: "Broker | Controller", directory: str, again: Callable[[], dict[str, object]]
-) -> None:
-    """Restart a broker in this process with the settings as they are now.
+    node: "Broker | Controller", directory: str, again: Callable[[], dict[str, object]],
+    ends: threading.Event,
+) -> None:  # fmt: skip
+    """Restart a broker in this process with the settings as they are now.  `ends`: set once the
+    process is to end.
 
     Raises: the errors of Broker: it could not go on with the settings that it had, either.
     """
@@ -171,12 +174,16 @@ def _restart(
     from kafkalog.server.broker import Broker
 
     logger = logging.getLogger("kafkalog.server")
+    if ends.is_set():
+        return
     if not isinstance(node, Broker):
         logger.error("%s: a controller alone does not restart at a signal", directory)
         return
     try:
         node.restart(again())
     except (KafkalogError, UsageError, OSError) as problem:
+        if isinstance(problem, Closed) and ends.is_set():
+            return
         logger.error("%s: does not restart as asked: %s", directory, problem)
         if isinstance(problem, Closed):
             raise
@@ -187,13 +194,27 @@ def _restart(
 def _serve(
     directory: str, config: dict[str, object], again: Callable[[], dict[str, object]]
 ) -> int:
+    from kafkalog.server.broker import Broker, end_restart
+
     signals: queue.SimpleQueue[int] = queue.SimpleQueue()
+    ends = threading.Event()
+    serving: list[Broker | Controller] = []
+
+    def came(number: int) -> None:
+        signals.put(number)
+        if number != RESTART:
+            ends.set()
+            for one in serving:
+                if isinstance(one, Broker):
+                    end_restart(one)
+
     sys.setswitchinterval(SWITCH_S)
     # Before the broker starts: an early signal must not interrupt its start halfway.
-    with on_signals(signals.put, again=RESTART), _node(directory, config) as node:
+    with on_signals(came, again=RESTART), _node(directory, config) as node:
+        serving.append(node)
         _say(directory, node)
         while (number := signals.get()) == RESTART:
-            _restart(node, directory, again)
+            _restart(node, directory, again, ends)
         name = signal.Signals(number).name
         kind = "broker" if node.config.serves_clients else "controller"
         logging.getLogger("kafkalog.server").info("%s: the %s ends", name, kind)

@@ -79,7 +79,7 @@ from kafkalog.shares.leader import Shares
 if TYPE_CHECKING:
     from kafkalog.replication.membership import Controlling
 
-__all__ = ["Broker", "node_of"]
+__all__ = ["Broker", "end_restart", "node_of"]
 
 _logger = logging.getLogger(__name__)
 
@@ -141,6 +141,8 @@ class Broker(Watched):
         self._closed = False
         self._store: Any = None
         self._inside: InProcessTransport | None = None
+        self._ends = threading.Event()  # see end_restart
+        self._registering: Any = None
         self._undo: list[Any] = []  # ends the parts that were started, in their order
         self._begin(self._plan(complete(config, listeners), listeners))
         _brokers.add(self)
@@ -379,7 +381,7 @@ class Broker(Watched):
         node.admission.start(self._name)
         follow_settings(node, workers, self._keys)
         if self._member is not None:  # last: the controller's requests come immediately
-            self._member.register(endpoints, self._config.broker_rack or None)
+            self._register(self._member, endpoints)
             if self._controller is not None:
                 self._controller.start()
                 self._undo.append(self._controller.stop)  # while it can still answer
@@ -398,6 +400,17 @@ class Broker(Watched):
             return lambda: True
         controller = self._controller
         return None if controller is None else lambda: controller.is_active
+
+    def _register(self, member: Any, endpoints: Sequence[tuple[str, str, int, int]]) -> None:
+        """Become a broker of the cluster, unless this process is to end: controllers may keep one
+        fenced for any time."""
+        self._registering = member
+        try:
+            if self._ends.is_set():
+                raise Closed(f"{self.path}: its process ends")
+            member.register(endpoints, self._config.broker_rack or None)
+        finally:
+            self._registering = None
 
     def _controlled_shutdown(self) -> None:
         """Let other nodes lead what is led here, before anything ends."""
@@ -542,6 +555,8 @@ class Broker(Watched):
         try:
             self._begin(plan)
         except Exception:
+            if self._ends.is_set():
+                raise
             _logger.warning("%s: goes on with the settings that it had", self.path)
             self._begin(before)
             self._closed = False
@@ -608,3 +623,11 @@ class Broker(Watched):
 def node_of(broker: Broker) -> Node:
     """The broker's parts, for use inside this project."""
     return broker._node
+
+
+def end_restart(broker: Broker) -> None:
+    """End a restart that waits for the controllers of a cluster, and each later one: the process
+    is to end.  `restart` raises Closed then.  From any thread; it waits for nothing."""
+    broker._ends.set()
+    if (member := broker._registering) is not None:
+        member.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,10 @@ from kafkalog.kraft.kraftlog import MetadataLog
 from kafkalog.kraft.loading import load
 from kafkalog.raft.codec import control_record
 from kafkalog.raft.replicas import ReplicaKey, Voter
-from kafkalog.server.broker import Broker
+from kafkalog.server.broker import Broker, end_restart
 from tests.support.apache import free_port
 from tests.support.controller_nodes import combined
+from tests.support.waiting import wait_for
 
 HERE = (("CONTROLLER", "127.0.0.1", 1234),)
 OTHER = uuid.UUID(int=77_777)
@@ -99,6 +101,29 @@ def test_clients_of_this_process_go_on_if_the_new_life_fails_late(
                     one.restart(as_quorum(port))
             producer.send("t", b"a").result()
         assert [record.value for record in one.store["t"][0].read(0)] == [b"a"]
+
+
+def test_the_end_of_the_process_ends_a_restart_that_waits_for_controllers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may keep a registered broker fenced for any time.  It goes on with nothing."""
+    port = free_port()
+    single = {"listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+    one = Broker(tmp_path / "data", config=single)
+    monkeypatch.setattr(QuorumMember, "_live", lambda member: member._closed.wait())
+
+    def ends() -> None:
+        wait_for(lambda: one._registering, "it waits for the controllers")
+        end_restart(one)
+
+    with ThreadPoolExecutor(1) as ender:
+        ended = ender.submit(ends)
+        with pytest.raises(Closed):
+            one.restart(as_quorum(port))
+        ended.result()
+    with pytest.raises(Closed):
+        one.restart(single)
+    Broker(tmp_path / "data", config=single).close()  # nothing is left of it
 
 
 def _not_registered(*_: object) -> None:
