@@ -190,6 +190,9 @@ kl_status kl_server_again(kl_server *server, uint64_t id, int32_t heard);
 kl_status kl_server_read(kl_server *server, uint64_t id);
 /* Close its connection. */
 kl_status kl_server_drop(kl_server *server, uint64_t id);
+/* out[i]: 1 if connections[i] is open, else 0; the numbers are in ascending order. */
+kl_status kl_server_connected(kl_server *server, const uint64_t *connections, size_t count,
+                              uint8_t *out);
 /* From the next one on, pass all requests of this API to Python, or stop doing so (on: 0).
  * KL_E_ARGUMENT: no API has this key. */
 kl_status kl_server_intercept(kl_server *server, int32_t api_key, int32_t on);

@@ -265,7 +265,7 @@ class Broker(Watched):
         transactions = transaction_coordinator(
             config, metadata, partitions, appends, producer_ids, markers, clock
         )
-        shares = shares_of(config, metadata, partitions, persister, clock, name)
+        shares = shares_of(config, metadata, partitions, persister, reactor, clock, name)
         admission = self._admission = Admission(reactor, authorizer_of(config))
         self._owned(admission, Admission.join)
         admission.follow(metadata)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kafkalog.config.server import ServerConfig
     from kafkalog.coordinator.share_state.persister import Persister
     from kafkalog.metadata.source import Metadata
+    from kafkalog.server.network.reactor import Reactor
     from kafkalog.server.partitions import Partitions
     from kafkalog.types import TopicPartition
 
@@ -24,7 +25,7 @@ __all__ = ["shares_of"]
 
 def shares_of(
     config: ServerConfig, metadata: Metadata, partitions: Partitions, persister: Persister,
-    clock: Clock, name: str,
+    reactor: Reactor, clock: Clock, name: str,
 ) -> Shares:  # fmt: skip
     """Not started; ended by `stop`."""
 
@@ -44,7 +45,7 @@ def shares_of(
 
     usual = of({})
     shares = Shares(
-        persister, clock, settings, config.group_share_max_share_sessions,
+        persister, clock, settings, reactor.connected, config.group_share_max_share_sessions,
         config.kafkalog_share_records_max_bytes, name,
     )  # fmt: skip
     before = partitions.on_resignation

@@ -12,7 +12,7 @@ import logging
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
@@ -41,8 +41,11 @@ _logger = logging.getLogger(__name__)
 
 READ_BYTES_MAX = 8 << 20
 """Read for one request: members ask for some hundred records, and each answer is in memory."""
-LOCK, FETCH = "lock", "fetch"
-"""Kinds of timers: the locks of a share partition, the time of a ShareFetch."""
+LOCK, FETCH, CLOSED = "lock", "fetch", "closed"
+"""Kinds of timers: the locks of a share partition, the time of a ShareFetch, a look at the
+connections of sessions."""
+CLOSED_MS = 500
+"""How soon the end of a connection is noticed."""
 
 
 class _Turn(NamedTuple):
@@ -60,9 +63,12 @@ class Shares:
 
     def __init__(
         self, persister: Persister, clock: Clock, settings: Callable[[str], GroupShare],
-        sessions_max: int, bytes_max: int, name: str,
+        connected: Callable[[Sequence[int]], Sequence[bool]], sessions_max: int, bytes_max: int,
+        name: str,
     ) -> None:  # fmt: skip
-        """`settings`: those in effect for a group; `bytes_max`: approximate memory for all."""
+        """`settings`: those in effect for a group; `connected`: which connections are open;
+        `bytes_max`: approximate memory for all."""
+        self._connected = connected
         self._clock = clock
         self.settings = settings
         self._bytes_max = bytes_max
@@ -78,6 +84,8 @@ class Shares:
         self._number = 0
         self._gone: list[tuple[str, int]] = []  # partitions that left this broker
         self._sleeps_ms = math.inf  # until then the thread needs no timer
+        self._late: list[Fetching] = []  # the thread's own: their time is over
+        self._looks = False  # the thread's own: it is to look for closed connections
         self._stopping = False
         self._thread = threading.Thread(target=self._loop, name=f"{name} shares", daemon=True)
 
@@ -159,6 +167,7 @@ class Shares:
             except Refused as why:
                 self._refuse(ask, find, why, answer)
                 return
+            self._look_at_connections()
             fetch = self._new(ask, find, session, answer)
             fetch.lock_ms = lock_ms
             if ask.acks is not None:
@@ -413,10 +422,26 @@ class Shares:
 
     # ---- what happens to the broker --------------------------------------------------------------
 
-    def connections(self) -> list[int]:
-        """The connections with sessions."""
+    def _look_at_connections(self) -> None:
+        """Look for closed ones in a moment, while there are sessions."""
+        key = (CLOSED, 0, "", "")
+        if key not in self._timers and len(self._sessions):
+            self._timers.set(key, self.now_ms() + CLOSED_MS)
+
+    def _end_closed(self) -> None:
+        """End the sessions of connections that were closed."""
         with self._wake:
-            return self._sessions.connections()
+            those = self._sessions.connections()
+        try:
+            found = self._connected(those)
+        except KafkalogError as problem:  # the broker is being closed
+            _logger.debug("share sessions: %s", problem)
+            return
+        for connection, is_open in zip(those, found, strict=True):
+            if not is_open:
+                self.closed(connection)
+        with self._wake:
+            self._look_at_connections()
 
     def closed(self, connection: int) -> None:
         """A connection was closed: its sessions end, and nobody reads its answers."""
@@ -448,24 +473,36 @@ class Shares:
     # ---- the thread ------------------------------------------------------------------------------
 
     def _loop(self) -> None:
-        while True:
-            with self._wake:
-                while not (self._stopping or self._ready or self._gone or self._is_due()):
-                    if self._wait():
-                        break
-                if self._stopping:
-                    return
-                ready, self._ready = dict.fromkeys(self._ready), deque()
-                fetches = [self._fetches[one] for one in ready if one in self._fetches]
-                look = self._news.due()
-            late: list[Fetching] = []
-            self.run(lambda: self._late(late))  # noqa: B023 - run calls it at once
-            for fetch in fetches:
-                self._attempt_safely(fetch, forced=False)
-            for fetch in late:
-                self._attempt_safely(fetch, forced=True)
-            if look is not None:
-                self.run(partial(self._tell, look.look()))
+        while self._goes():
+            try:
+                self._turn()
+            except Exception:
+                _logger.exception("share groups: a turn of their thread failed")
+
+    def _goes(self) -> bool:
+        """Wait until there is something to do; False: the thread is to end."""
+        with self._wake:
+            while not (self._stopping or self._ready or self._gone or self._is_due()):
+                if self._wait():
+                    break
+            return not self._stopping
+
+    def _turn(self) -> None:
+        with self._wake:
+            ready, self._ready = dict.fromkeys(self._ready), deque()
+            fetches = [self._fetches[one] for one in ready if one in self._fetches]
+            look = self._news.due()
+        self.run(self._end_due)
+        for fetch in fetches:
+            self._attempt_safely(fetch, forced=False)
+        late, self._late = self._late, []
+        for fetch in late:
+            self._attempt_safely(fetch, forced=True)
+        if self._looks:
+            self._looks = False
+            self._end_closed()
+        if look is not None:
+            self.run(partial(self._tell, look.look()))
 
     def _is_due(self) -> bool:
         next_ms = self._timers.next_ms()
@@ -482,15 +519,17 @@ class Shares:
         self._sleeps_ms = -math.inf
         return bool(self._news)
 
-    def _late(self, late: list[Fetching]) -> None:
-        """Forget what has left this broker, and end locks that are due; `late` gets the fetches
-        whose time is over."""
+    def _end_due(self) -> None:
+        """Forget what has left this broker, and carry out the timers that are due."""
         self._forget_gone()
         now_ms = self.now_ms()
         while (key := self._timers.due(now_ms)) is not None:
             kind, number, group, topic = key
             if kind == FETCH:
-                late.append(self._fetches[number])
+                self._late.append(self._fetches[number])
+                continue
+            if kind == CLOSED:
+                self._looks = True
                 continue
             entry = self._entries.get(EntryKey(group, Where(UUID(hex=topic), number)))
             if entry is not None and entry.share is not None:

@@ -47,6 +47,34 @@ bool kl_threads_left(kl_thread *thread) {
     return ended;
 }
 
+/* The place of a number among ascending ones, or `count`. */
+static size_t place_of(uint64_t number, const uint64_t *numbers, size_t count) {
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (numbers[middle] < number) low = middle + 1;
+        else high = middle;
+    }
+    return low < count && numbers[low] == number ? low : count;
+}
+
+void kl_threads_connected(kl_net *net, const uint64_t *connections, size_t count,
+                          uint8_t *out) {
+    memset(out, 0, count);
+    kl_lock(&net->acceptor.lock); /* so that none is being passed */
+    for (int32_t i = 0; i < net->thread_count; i++) {
+        kl_thread *thread = &net->threads[i];
+        kl_lock(&thread->lock);
+        for (kl_link *link = thread->conns.next; link != &thread->conns;
+             link = link->next) {
+            size_t place = place_of(KL_HOLDER(link, kl_conn, all)->id, connections, count);
+            if (place < count) out[place] = 1;
+        }
+        kl_unlock(&thread->lock);
+    }
+    kl_unlock(&net->acceptor.lock);
+}
+
 int32_t kl_threads_running(kl_net *net) {
     int32_t count = 0;
     kl_lock(&net->acceptor.lock);

@@ -1,6 +1,8 @@
 /* calls.c: calls of server.h that concern one part of a server. */
 #include "state.h"
 
+#include "net/threads.h"
+
 /* ---- requests that Python answers ---------------------------------------------------- */
 
 kl_status kl_server_take(kl_server *server, int32_t timeout_ms, kl_request_info *out) {
@@ -67,6 +69,13 @@ kl_status kl_server_read(kl_server *server, uint64_t id) {
 kl_status kl_server_drop(kl_server *server, uint64_t id) {
     kl_status status = kl_server_check(server);
     return status ? status : kl_up_drop(&server->net.up, id);
+}
+
+kl_status kl_server_connected(kl_server *server, const uint64_t *connections, size_t count,
+                              uint8_t *out) {
+    kl_status status = kl_server_check(server);
+    if (!status) kl_threads_connected(&server->net, connections, count, out);
+    return status;
 }
 
 kl_status kl_server_listen(kl_server *server, const char *host_or_path, int32_t port,

@@ -270,6 +270,17 @@ class Reactor(Rights, Counters):
         """
         check(lib.kl_server_drop(self._c, request_id))
 
+    def connected(self, connections: Sequence[int]) -> list[bool]:
+        """True for each of these connections that is open, by their numbers."""
+        order = sorted(range(len(connections)), key=connections.__getitem__)
+        numbers = ffi.new("uint64_t[]", [connections[at] for at in order])
+        out = ffi.new("uint8_t[]", len(order))
+        check(lib.kl_server_connected(self._c, numbers, len(order), out))
+        found = [False] * len(order)
+        for at, place in enumerate(order):
+            found[place] = bool(out[at])
+        return found
+
     def intercept(self, api_key: int, on: bool) -> None:
         """Pass all requests of this API to Python, from the next one on, or stop doing so.
 

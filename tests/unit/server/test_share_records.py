@@ -182,6 +182,23 @@ def test_the_final_epoch_releases(
     assert acquired(member.fetch(max_wait_ms=600_000)) == {0: {1: 1, 2: 1}}
 
 
+def test_a_closed_connection_releases(
+    raw: Raw, member: ShareMember, broker: Broker, topic: UUID, clock: ManualClock
+) -> None:
+    fill(raw, 2)
+    with Raw(broker.bootstrap_servers) as connection:
+        gone = ShareMember(connection, "g", {topic: [0]}, "member-that-goes")
+        assert acquired(gone.fetch()) == {0: {0: 1, 1: 1}}
+    member.send_fetch(max_wait_ms=600_000)
+
+    def released() -> bool:
+        clock.advance(500)
+        return gone.member not in {key.member for key in node_of(broker).shares._sessions._all}
+
+    wait_for(released, "the end of the session")
+    assert acquired(member.fetched()) == {0: {0: 1, 1: 1}}
+
+
 def test_a_write_that_fails_is_undone(
     raw: Raw, member: ShareMember, topic: UUID, persister: MemoryPersister
 ) -> None:
