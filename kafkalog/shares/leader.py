@@ -12,7 +12,7 @@ import logging
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
@@ -155,7 +155,7 @@ class Shares:
     def fetch(self, ask: Ask, find: Find, answer: Callable[[Answer], None]) -> None:
         """Carry out a ShareFetch; `answer` is called once, from any thread."""
         lock_ms = self.settings(ask.key.group).limits.lock_ms
-        refused = _refusals(ask.acks or {}, find)
+        refused = _refusals(ask.acks or {}, ask.mistakes, find)
         begun: list[Fetching] = []
 
         def begin() -> None:
@@ -361,11 +361,13 @@ class Shares:
     # ---- ShareAcknowledge ------------------------------------------------------------------------
 
     def acknowledge(
-        self, key: Key, epoch: int, acks: Acks, find: Find, answer: Callable[[Answer], None]
-    ) -> None:
-        """Carry out a ShareAcknowledge; `answer` is called once, from any thread."""
+        self, key: Key, epoch: int, acks: Acks, mistakes: Mapping[Where, Refused], find: Find,
+        answer: Callable[[Answer], None],
+    ) -> None:  # fmt: skip
+        """Carry out a ShareAcknowledge; `mistakes`: partitions whose acknowledgements are refused;
+        `answer` is called once, from any thread."""
         lock_ms = self.settings(key.group).limits.lock_ms
-        refused = _refusals(acks, find)
+        refused = _refusals(acks, mistakes, find)
 
         def done(acked: Any) -> None:
             answer(Answer(None, acked, {}, lock_ms))
@@ -394,10 +396,10 @@ class Shares:
         for where, said in acks.items():
             outcome = acking.outcome(where)
             entry, why = self._entries.get(EntryKey(key.group, where)), refused.get(where)
-            if why is None and said and (entry is None or entry.share is None):
+            if why is None and (entry is None or entry.share is None):
                 text = "no member has read this partition from this broker"
                 why = Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-            if why is not None or not said or entry is None or entry.share is None:
+            if why is not None or entry is None or entry.share is None:
                 self.effects.append(partial(outcome, why))
                 continue
             try:
@@ -565,12 +567,16 @@ def _looked_up(fetch: Fetching, where: Where) -> tuple[Led, Any] | Refused:
         return _failed(problem)
 
 
-def _refusals(acks: Acks, find: Find) -> dict[Where, Refused]:
-    """The partitions that this broker does not lead, or the caller may not read."""
-    found = {}
+def _refusals(
+    acks: Acks, mistakes: Mapping[Where, Refused], find: Find
+) -> dict[Where, Refused]:  # fmt: skip
+    """The partitions whose acknowledgements are refused: also those that this broker does not lead,
+    or the caller may not read."""
+    found = dict(mistakes)
     for where in acks:
         try:
-            find(where)
+            if where not in found:
+                find(where)
         except Refused as refused:
             found[where] = refused
     return found

@@ -62,7 +62,9 @@ class Ask(NamedTuple):
     wanted: Sequence[Where]
     forgotten: Sequence[Where]
     acks: Acks | None
-    """None: it has none, not even partitions without any."""
+    """None: it has none."""
+    mistakes: Mapping[Where, Refused]
+    """The partitions whose acknowledgements are refused."""
     want: Want
     min_bytes: int
     max_bytes: int

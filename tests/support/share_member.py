@@ -93,7 +93,7 @@ def acquired(found: Any) -> dict[int, dict[int, int]]:
         row.partition_index: {
             offset: one.delivery_count for one in row.acquired_records
             for offset in range(one.first_offset, one.last_offset + 1)}
-        for row in rows if row.acquired_records
+        for row in rows if getattr(row, "acquired_records", None)
     }  # fmt: skip
 
 

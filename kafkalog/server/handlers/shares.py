@@ -52,13 +52,10 @@ def share_fetch(node: Node, request: Request) -> dict[str, Any] | None:
     ]  # fmt: skip
     finder = _Finder(node, request)
     acks = _acks(body.topics)
-    if not any(acks.values()):
-        acks = {}
     exact = request.version >= RENEW_SINCE and body.share_acquire_mode == EXACT
-    finder.check(acks)
     ask = Ask(
         Key(body.group_id, body.member_id), body.share_session_epoch,
-        list(dict.fromkeys(wanted)), forgotten, acks or None,
+        list(dict.fromkeys(wanted)), forgotten, acks or None, _mistakes(request, acks),
         Want(body.member_id, body.max_records, max(body.batch_size, 1), exact),
         body.min_bytes, min(body.max_bytes, node.config.fetch_max_bytes), body.max_wait_ms,
         _renews(request), request.connection,
@@ -77,10 +74,10 @@ def share_acknowledge(node: Node, request: Request) -> dict[str, Any] | None:
         return _whole(refused)
     finder = _Finder(node, request)
     acks = _acks(body.topics)
-    finder.check(acks)
+    mistakes = _mistakes(request, acks)
     key = Key(body.group_id, body.member_id)
     answer = partial(_answer_acknowledge, node, request)
-    node.shares.acknowledge(key, body.share_session_epoch, acks, finder, answer)
+    node.shares.acknowledge(key, body.share_session_epoch, acks, mistakes, finder, answer)
     return None
 
 
@@ -120,7 +117,21 @@ def _acks(topics: Iterable[Any]) -> dict[Where, list[Acknowledgement]]:
         for one in topic.partitions:
             said = [Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types)
                     for batch in one.acknowledgement_batches]  # fmt: skip
-            found.setdefault(Where(topic.topic_id, one.partition_index), []).extend(said)
+            if said:
+                found.setdefault(Where(topic.topic_id, one.partition_index), []).extend(said)
+    return found
+
+
+def _mistakes(
+    request: Request, acks: Mapping[Where, list[Acknowledgement]]
+) -> dict[Where, Refused]:  # fmt: skip
+    """The partitions whose acknowledgements are refused, whatever is in flight."""
+    found = {}
+    for where, said in acks.items():
+        try:
+            check_acks(said, request.version, _renews(request))
+        except Refused as refused:
+            found[where] = refused
     return found
 
 
@@ -130,22 +141,11 @@ class _Finder:
     def __init__(self, node: Node, request: Request) -> None:
         self._node, self._request = node, request
         self._allowed: dict[str, bool] = {}
-        self._invalid: dict[Where, Refused] = {}
-
-    def check(self, acks: Mapping[Where, list[Acknowledgement]]) -> None:
-        """Check acknowledgements; those of a partition with a mistake are refused by `__call__`."""
-        for where, said in acks.items():
-            try:
-                check_acks(said, self._request.version, _renews(self._request))
-            except Refused as refused:
-                self._invalid[where] = refused
 
     def __call__(self, where: Where) -> Led:
         node, name = self._node, self._node.image.names.get(where.topic_id)
         if name is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {where.topic_id}")
-        if where in self._invalid:
-            raise self._invalid[where]
         if name not in self._allowed:
             peer = self._request.peer
             allows = partial(node.admission.allows, peer, Operation.READ, Kind.TOPIC, name)

@@ -1,0 +1,44 @@
+"""ShareFetch and ShareAcknowledge: the same requests to Apache Kafka and to our broker, the same
+answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkalog.server.broker import Broker
+from tests.support import apache
+from tests.support.raw import Raw
+from tests.support.share_persister import MemoryPersister
+from tests.support.share_script import SETTINGS, ShareScript
+
+pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(300)]
+
+OURS = {name: value for name, value in SETTINGS.items() if not name.startswith("share.")}
+LINES = "".join(f"{name}={value}\n" for name, value in SETTINGS.items())
+
+
+def test_kafka_answers_the_same(
+    tmp_path: Path, kafka_jars: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each answer."""
+    monkeypatch.setattr("kafkalog.server.broker.NoPersister", MemoryPersister)
+    with (
+        Broker(tmp_path / "ours", config=OURS) as broker,
+        Raw(broker.bootstrap_servers) as raw,
+        Raw(broker.bootstrap_servers) as other,
+    ):
+        ours = ShareScript(raw, other, beats=False)
+        ours.prepare()
+        ours.run()
+    with (
+        apache.Broker(tmp_path / "kafkas", LINES) as kafka,
+        Raw(kafka.bootstrap_servers) as raw,
+        Raw(kafka.bootstrap_servers) as other,
+    ):
+        theirs = ShareScript(raw, other, beats=True)
+        theirs.prepare()
+        theirs.run()
+    for number, (mine, kafkas) in enumerate(zip(ours.transcript, theirs.transcript, strict=True)):
+        assert mine == kafkas, f"answer {number}"
