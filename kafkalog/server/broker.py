@@ -1,10 +1,8 @@
 """A broker in this process: Kafka's protocol on a port, over one data directory."""
 
-import atexit
 import logging
 import os
 import threading
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -22,11 +20,10 @@ from kafkalog.disk.secret import secret_of
 from kafkalog.errors import Closed, ForkedHandle, KafkalogError
 from kafkalog.log.hooks import hooks
 from kafkalog.log.owner import absolute
-from kafkalog.metadata.image import MetadataImage
 from kafkalog.replication.options import fetcher_options
 from kafkalog.server.admission import Admission, authorizer_of
 from kafkalog.server.appends import Appends
-from kafkalog.server.authentication import Authentication, Mechanisms
+from kafkalog.server.authentication import Authentication
 from kafkalog.server.controller_apis.forwarder import ControllerForwarder
 from kafkalog.server.controller_apis.interface import ControllerApis
 from kafkalog.server.controller_apis.member import ClusterMember
@@ -35,12 +32,11 @@ from kafkalog.server.controller_apis.single_node import SingleNode
 from kafkalog.server.coordinators import (
     follow_coordinators,
     group_coordinator,
-    share_coordinator,
     transaction_coordinator,
 )
 from kafkalog.server.dispatch import Dispatch
-from kafkalog.server.dynamic import follow_settings, in_effect
-from kafkalog.server.endings import end_all
+from kafkalog.server.dynamic import check_in_effect, follow_settings
+from kafkalog.server.endings import AT_EXIT, end_all
 from kafkalog.server.faults import Faults
 from kafkalog.server.handlers import routes_of
 from kafkalog.server.handlers.leaders import follow_addresses
@@ -60,9 +56,8 @@ from kafkalog.server.partitions import Partitions
 from kafkalog.server.planning import Plan, complete, planned_of
 from kafkalog.server.quotas import ClientQuotas
 from kafkalog.server.replica_manager import ReplicaManager
-from kafkalog.server.share_effects import PartitionEnds, carry_out
 from kafkalog.server.share_persister import SharePersister
-from kafkalog.server.shares import shares_of
+from kafkalog.server.shares import share_parts
 from kafkalog.server.threads.acknowledger import Acknowledger
 from kafkalog.server.threads.deletions import Deletions
 from kafkalog.server.threads.isr_maintenance import IsrMaintenance
@@ -89,17 +84,6 @@ HAND_OVER_S = 10.0
 """How long a cluster's node waits at its end for followers in sync to have everything."""
 DIRECTORY = 2
 """Cleanup steps that run last; the first two are the directory's."""
-
-_brokers: "weakref.WeakSet[Broker]" = weakref.WeakSet()
-
-
-@atexit.register
-def _close_all() -> None:
-    """Close brokers in order when a program ends without closing them."""
-    for broker in list(_brokers):
-        with suppress(Exception):  # logged; the others must close, too
-            broker.close()
-
 
 Part = TypeVar("Part")
 
@@ -145,7 +129,7 @@ class Broker(Watched):
         self._registering: Any = None
         self._undo: list[Any] = []  # ends the parts that were started, in their order
         self._begin(self._plan(complete(config, listeners), listeners))
-        _brokers.add(self)
+        AT_EXIT.add(self)
 
     def _plan(self, given: dict[str, object], listeners: str | Sequence[str] | None) -> Plan:
         """Raises: as Broker; nothing has changed."""
@@ -153,8 +137,10 @@ class Broker(Watched):
         config = ServerConfig.of(given)
         check_served(config)
         planned = planned_of(config, listeners)
-        return Plan(config, ServerConfig.without_texts_of_secrets(given), planned,
-                     self._mechanisms_of(config, planned))  # fmt: skip
+        mechanisms = mechanisms_of(
+            config, planned, lambda: self._metadata.image, self._clock, lambda: self._secret
+        )
+        return Plan(config, ServerConfig.without_texts_of_secrets(given), planned, mechanisms)
 
     def _begin(self, plan: Plan) -> None:
         """Open the directory, and serve it.  Raises: as Broker; everything has ended then."""
@@ -188,22 +174,6 @@ class Broker(Watched):
         return f"kafkalog {os.path.basename(self._path)}"
 
     # ---- beginning -------------------------------------------------------------------------
-
-    def _mechanisms_of(
-        self, config: ServerConfig, planned: Sequence[places.Listener]
-    ) -> dict[int, Mechanisms]:
-        """The SASL mechanisms of each listener that has some, by its number."""
-        return {
-            number: mechanisms_of(
-                config,
-                one.name,
-                lambda: self._metadata.image,
-                self._clock,
-                lambda: self._secret,
-            )
-            for number, one in enumerate(planned)
-            if one.protocol.authenticates
-        }
 
     def _open(self) -> None:
         """Open the directory, its logs and metadata."""
@@ -244,20 +214,18 @@ class Broker(Watched):
             forwarder = self._owned(
                 ControllerForwarder(self._member, name), ControllerForwarder.stop
             )
-        share_states = share_coordinator(config, partitions, appends, clock, bulk.submit)
-        persister = self._owned(
-            SharePersister(
-                share_states, metadata, peers,
-                lambda: internal_topic(self._node, SHARE_STATE_TOPIC), name,
-            ),
-            SharePersister.stop,
-        )  # fmt: skip
-        share = partial(carry_out, persister, PartitionEnds(partitions, peers))
-        groups = group_coordinator(config, metadata, partitions, appends, clock, bulk.submit, share)
-        allocator = None if forwarder is None else forwarder.submit
-        producer_ids = ProducerIds(metadata.allocate_producer_ids, allocator)
         guards = Guards()
         partitions.on_resignation = guards.leave
+        shared = share_parts(
+            config, metadata, partitions, appends, reactor, clock, name, bulk.submit, peers,
+            lambda: internal_topic(self._node, SHARE_STATE_TOPIC),
+        )  # fmt: skip
+        self._owned(shared.persister, SharePersister.stop)
+        groups = group_coordinator(
+            config, metadata, partitions, appends, clock, bulk.submit, shared.carry_out
+        )
+        allocator = None if forwarder is None else forwarder.submit
+        producer_ids = ProducerIds(metadata.allocate_producer_ids, allocator)
         markers = self._owned(
             Markers(partitions, appends, groups, guards, name, peers), Markers.stop
         )
@@ -265,7 +233,6 @@ class Broker(Watched):
         transactions = transaction_coordinator(
             config, metadata, partitions, appends, producer_ids, markers, clock
         )
-        shares = shares_of(config, metadata, partitions, persister, reactor, clock, name)
         admission = self._admission = Admission(reactor, authorizer_of(config))
         self._owned(admission, Admission.join)
         admission.follow(metadata)
@@ -281,9 +248,9 @@ class Broker(Watched):
             authentication=authentication,
             coordinator=groups, acknowledger=acknowledger, advertised=advertised,
             producer_ids=producer_ids, bulk=bulk, transactions=transactions, guards=guards,
-            share_states=share_states, persister=persister,
+            share_states=shared.states, persister=shared.persister, shares=shared.records,
             markers=markers, continuations=continuations, deletions=deletions,
-            controller_apis=self._controller_apis(forwarder), peers=peers, shares=shares,
+            controller_apis=self._controller_apis(forwarder), peers=peers,
         )  # fmt: skip
         self._start(self._node, endpoints)
 
@@ -327,7 +294,8 @@ class Broker(Watched):
         """A member of a cluster has a `forwarder`; one on ZooKeeper may become the controller."""
         if self._member is None or forwarder is None:
             assert self._kraft is not None
-            return SingleNode(self._kraft, self._config, self._check_keys)
+            check = partial(check_in_effect, self._keys.check, self._config)
+            return SingleNode(self._kraft, self._config, check)
         if self._quorum is not None:
             return QuorumBroker(self._quorum, forwarder, self._admission)
         assert self._zookeeper is not None
@@ -342,10 +310,6 @@ class Broker(Watched):
 
             expire_tokens(self._manager, self._zookeeper, self._config, as_controller)
         return ClusterMember(self._zookeeper, self._controller, forwarder)
-
-    def _check_keys(self, image: MetadataImage) -> None:
-        """Refuse settings with keys that cannot be used.  Raises: InvalidSetting, NotFound."""
-        self._keys.check(in_effect(self._config, image))
 
     def _start(self, node: Node, endpoints: Sequence[tuple[str, str, int, int]]) -> None:
         """Start all parts."""
@@ -540,7 +504,7 @@ class Broker(Watched):
             except BaseException as problem:
                 if not self._closed:
                     raise
-                _brokers.discard(self)
+                AT_EXIT.discard(self)
                 self._inside.close()
                 raise Closed(f"{self.path}: could not restart: {problem}") from problem
 
@@ -574,7 +538,7 @@ class Broker(Watched):
             if self._closed:
                 return {}
             self._closed = True
-            _brokers.discard(self)
+            AT_EXIT.discard(self)
             self._end_watch()
             with suppress(KafkalogError):  # requests were in flight: that is the point
                 self._node.reactor.stop(0)
@@ -605,7 +569,7 @@ class Broker(Watched):
             if self._closed:
                 return
             self._closed = True
-            _brokers.discard(self)
+            AT_EXIT.discard(self)
             self._end()
         _logger.info("%s: closed", self.path)
 

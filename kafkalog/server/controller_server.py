@@ -143,14 +143,10 @@ class ControllerServer:
     def _mechanisms(self, listeners: Sequence[places.Listener]) -> dict[int, Mechanisms]:
         """The SASL mechanisms of each listener that has some, by its number."""
         manager = self._manager
-        return {
-            number: mechanisms_of(
-                self._config, one.name, lambda: self.replica.image, manager.clock,
-                lambda: secret_of(manager.state.directory),
-            )
-            for number, one in enumerate(listeners)
-            if one.protocol.authenticates
-        }  # fmt: skip
+        return mechanisms_of(
+            self._config, listeners, lambda: self.replica.image, manager.clock,
+            lambda: secret_of(manager.state.directory),
+        )  # fmt: skip
 
     def _obey(self, image: MetadataImage) -> None:
         """Apply the settings that can change while it runs."""

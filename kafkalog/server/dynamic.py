@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafkalog.server.node import Node
     from kafkalog.server.threads.workers import Workers
 
-__all__ = ["apply_each", "follow_settings", "in_effect"]
+__all__ = ["apply_each", "check_in_effect", "follow_settings", "in_effect"]
 
 _logger = logging.getLogger(__name__)
 
@@ -41,6 +41,13 @@ def in_effect(static: ServerConfig, image: "MetadataImage") -> ServerConfig:
         # From a directory that Apache Kafka wrote; we check what we write.
         _logger.warning("a setting of the broker is ignored: %s", problem)
         return static
+
+
+def check_in_effect(
+    check: "Callable[[ServerConfig], None]", static: ServerConfig, image: "MetadataImage"
+) -> None:
+    """Check the settings that would be in effect with this metadata.  Raises: as `check`."""
+    check(in_effect(static, image))
 
 
 def follow_settings(node: "Node", workers: "Workers", keys: "ListenerKeys") -> None:

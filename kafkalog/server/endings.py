@@ -1,11 +1,15 @@
-"""The ends of the parts of a server, which were started in their order."""
+"""The ends of a server's parts, which were started in their order; and of servers left open."""
 
 from __future__ import annotations
 
+import atexit
 import logging
+import weakref
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
-__all__ = ["end_all"]
+__all__ = ["AT_EXIT", "end_all"]
 
 _logger = logging.getLogger(__name__)
 
@@ -24,3 +28,14 @@ def end_all(undo: list[Callable[[], object]], name: str) -> None:
             failure = failure or problem
     if failure is not None:
         raise failure
+
+
+AT_EXIT: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Servers that are closed in order if the program ends without closing them."""
+
+
+@atexit.register
+def _close_all() -> None:
+    for server in list(AT_EXIT):
+        with suppress(Exception):  # logged; the others must close, too
+            server.close()

@@ -1,6 +1,6 @@
 """The SASL mechanisms of a listener, made from its settings."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalog.clock import Clock
@@ -16,6 +16,7 @@ from kafkalog.security.tokens import login_of_token
 
 if TYPE_CHECKING:
     from kafkalog.metadata.image import MetadataImage
+    from kafkalog.server.network.listeners import Listener
 
 __all__ = ["Exchange", "mechanisms_of"]
 
@@ -44,6 +45,22 @@ class Exchange(Protocol):
 
 
 def mechanisms_of(
+    config: ServerConfig, planned: "Sequence[Listener]", image: Image, clock: Clock,
+    secret: Callable[[], bytes],
+) -> "dict[int, Mapping[str, Callable[[], Exchange]]]":  # fmt: skip
+    """The SASL mechanisms of each listener that has some, by its number: for each, how an exchange
+    begins.  `image`: the metadata as they are now, with SCRAM's credentials and delegation tokens;
+    `clock`: says which tokens have expired; `secret`: that of the data directory.
+
+    Raises: InvalidSetting: a mechanism is not supported, or its settings are wrong.
+    """
+    return {
+        number: _mechanisms_of(config, one.name, image, clock, secret)
+        for number, one in enumerate(planned) if one.protocol.authenticates
+    }  # fmt: skip
+
+
+def _mechanisms_of(
     config: ServerConfig, listener: str, image: Image, clock: Clock, secret: Callable[[], bytes]
 ) -> Mapping[str, Callable[[], Exchange]]:
     """For each mechanism of a listener, how an exchange begins.  `image`: the metadata as they are

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.config.share_records import in_effect
 from kafkalog.metadata.image import GROUP
+from kafkalog.server.coordinators import share_coordinator
+from kafkalog.server.share_effects import PartitionEnds, carry_out
+from kafkalog.server.share_persister import SharePersister
 from kafkalog.shares.leader import Shares
 from kafkalog.shares.partition import Limits
 from kafkalog.shares.requests import GroupShare
@@ -14,13 +18,44 @@ from kafkalog.shares.requests import GroupShare
 if TYPE_CHECKING:
     from kafkalog.clock import Clock
     from kafkalog.config.server import ServerConfig
+    from kafkalog.coordinator.share_groups.outside import ShareEffect
+    from kafkalog.coordinator.share_state.core import ShareStateCoordinator
     from kafkalog.coordinator.share_state.persister import Persister
+    from kafkalog.coordinator.thread import Coordinator, Event
     from kafkalog.metadata.source import Metadata
+    from kafkalog.server.appends import Appends
     from kafkalog.server.network.reactor import Reactor
     from kafkalog.server.partitions import Partitions
+    from kafkalog.server.transactions.inter_broker_client import InterBrokerClient
     from kafkalog.types import TopicPartition
 
-__all__ = ["shares_of"]
+__all__ = ["ShareParts", "share_parts"]
+
+
+class ShareParts(NamedTuple):
+    """The parts of a broker that share groups need besides their coordinator."""
+
+    states: Coordinator[ShareStateCoordinator]
+    """Not started; ended by `close`."""
+    persister: SharePersister
+    """Ended by `stop`."""
+    records: Shares
+    """Not started; ended by `stop`."""
+    carry_out: Callable[[ShareEffect, Callable[[Event], None]], None]
+    """Carries out the effects of the coordinator of groups."""
+
+
+def share_parts(
+    config: ServerConfig, metadata: Metadata, partitions: Partitions, appends: Appends,
+    reactor: Reactor, clock: Clock, name: str, submit: Callable[[Callable[[], None]], None],
+    peers: InterBrokerClient | None, create: Callable[[], None],
+) -> ShareParts:  # fmt: skip
+    """`submit`: runs what takes long in another thread; `create`: creates the topic of states."""
+    states = share_coordinator(config, partitions, appends, clock, submit)
+    persister = SharePersister(states, metadata, peers, create, name)
+    records = shares_of(config, metadata, partitions, persister, reactor, clock, name)
+    act = partial(carry_out, persister, PartitionEnds(partitions, peers))
+    return ShareParts(states, persister, records, act)
 
 
 def shares_of(

@@ -30,7 +30,7 @@ def persister(monkeypatch: pytest.MonkeyPatch) -> MemoryPersister:
     def with_it(config: Any, metadata: Any, partitions: Any, _persister: Any, *more: Any) -> Any:
         return shares_of(config, metadata, partitions, found, *more)
 
-    monkeypatch.setattr("kafkalog.server.broker.shares_of", with_it)
+    monkeypatch.setattr("kafkalog.server.shares.shares_of", with_it)
     return found
 
 
