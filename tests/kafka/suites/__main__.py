@@ -47,7 +47,7 @@ def _run(suite: Suite, side: str, only: str | None) -> bool:
         with SIDES[side](Path(work) / "data", settings, port=port) as server:
             wait_for(server.answers, f"an answer of {side}")
             security.add_users(suite, server.bootstrap)
-            place = Place(server.bootstrap, at, files.authority)
+            place = Place(server.bootstrap, at, files.authority, files.client)
             found = judged(suite, suite.run(folder, place, only))
     took_s = time.monotonic() - begun_s
     ran = found.passed + len(found.failed) + len(found.unexpected)

@@ -74,7 +74,12 @@ FRANZ_GO = Suite(
 )  # fmt: skip
 KAFKA_GO = Suite(
     "kafka-go", "0.4.51", _kafka_go_prepare, _kafka_go_run,
-    excused={"TestReaderConsumerGroup": "a null pointer of its own, with Apache Kafka, too"},
+    excused={
+        "TestReaderConsumerGroup": "a null pointer of its own, with Apache Kafka, too",
+        "TestConn": "wants no metadata of topics that it has just deleted; asking creates them "
+        "again, here before the answer, in Kafka after it; fails with Kafka, too, whose brokers "
+        "hear of a deletion late",
+    },
     settings={
         "auto.create.topics.enable": "true",
         "group.min.session.timeout.ms": "6000",

@@ -27,9 +27,9 @@ USER, PASSWORD = "alice", "alice-secret"
 FIXTURES = """
 
 
-def _reached(cls, broker_id, transport="PLAINTEXT", sasl_mechanism=None, **given):
+def _reached(cls, broker_id, transport="PLAINTEXT", sasl_mechanism=None, partitions=4, **given):
     host, port = os.environ[f"KAFKA_{transport}"].split(":")
-    fixture = cls(host, int(port), broker_id, transport=transport,
+    fixture = cls(host, int(port), broker_id, transport=transport, partitions=partitions,
                   sasl_mechanism=sasl_mechanism, external=True)
     fixture.ssl_dir = os.environ["KAFKA_CERTIFICATES"]
     fixture.child.dump_logs = lambda: None

@@ -35,6 +35,8 @@ def settings(suite: Suite, at: dict[str, str], files: secured.Papers) -> dict[st
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(files.server),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(files.authority),
     }
     users = {f"user_{name}": password for name, password in suite.plain.items()}
     for name in at:

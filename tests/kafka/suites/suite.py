@@ -25,6 +25,8 @@ class Place(NamedTuple):
     """host:port of each listener, by its security protocol."""
     authority: Path
     """The certificate of the authority that signed the broker's."""
+    client: Path
+    """Key and certificate of a client, signed by the same."""
 
 
 class Suite(NamedTuple):
