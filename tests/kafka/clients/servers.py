@@ -145,7 +145,8 @@ class ApacheKafka(Server):
         settings = dict(self.settings)
         settings["listeners"] += f",CONTROLLER://127.0.0.1:{controller}"
         settings["listener.security.protocol.map"] += ",CONTROLLER:PLAINTEXT"
-        settings["controller.quorum.voters"] = f"1@127.0.0.1:{controller}"
+        number = settings.get("node.id", "1")
+        settings["controller.quorum.voters"] = f"{number}@127.0.0.1:{controller}"
         lines = "".join(f"{name}={value}\n" for name, value in settings.items())
         self._broker = apache.Broker(self.directory, lines, port=self.port)
         self._broker.__enter__()
