@@ -19,17 +19,18 @@ def command(tour: Tour, *words: str) -> None:
     wait_for(lambda: main(["cluster", *words, *servers]) == 0, f"{words}", PATIENCE_S, 0.5)
 
 
-def on_its_directory(tour: Tour, number: int, kind: str) -> None:
-    """It ends in order and starts as the other kind: it needs no recovery, continues with the same
-    files, and leads again."""
+def on_its_directory(tour: Tour, number: int, kind: str, killed: bool = False) -> None:
+    """It ends in order, or is killed, and starts as the other kind: it needs no recovery unless it
+    was killed, continues with the same files, and leads again."""
     nodes, node = tour.nodes, tour.nodes.nodes[number]
-    with tour.deed(f"{number} becomes {kind} on its directory"):
+    how = "killed" if killed else ""
+    with tour.deed(f"{number} becomes {kind} on its directory", how=how):
         if kind == OURS:
             nodes.fits(number)
         segment = node.data / f"{queue.TOPIC}-0" / f"{0:020}.log"
         before = segment.stat()
-        node.stop()
-        assert (node.data / CLEAN_MARKER).exists()
+        node.kill() if killed else node.stop()
+        assert (node.data / CLEAN_MARKER).exists() == (not killed)
         tour.led_by_others(number)
         nodes.begin(number, kind)
         command(tour, "status")

@@ -59,8 +59,12 @@ class Cluster:
 
     def begin(self, number: int) -> None:
         """Start a node on its directory."""
-        config = {**SETTINGS, "node.id": number, "zookeeper.connect": self.hosts}
+        config = self.config(number)
         self.nodes[number] = kafkalog.Broker(self.home / f"node{number}", config=config)
+
+    def config(self, number: int) -> dict[str, object]:
+        """The settings of a node."""
+        return {**SETTINGS, "node.id": number, "zookeeper.connect": self.hosts}
 
     @property
     def hosts(self) -> str:
@@ -270,6 +274,36 @@ def test_the_controller_ends(cluster: Cluster, how: str) -> None:
         cluster.in_sync(one, *NODES)
         cluster.same(one)
     assert cluster.values(topic, 2) == [b"1", b"2"]
+
+
+def test_the_controller_restarts_with_other_settings(cluster: Cluster) -> None:
+    """Inside its process, as on SIGUSR1: others lead and one is the controller while it is away.
+    Settings that would make it a node of a quorum are refused, and it goes on as before."""
+    restarts = cluster.controller()
+    others = [n for n in NODES if n != restarts]
+    topic = cluster.topic([restarts, *others], by=restarts)
+    cluster.produce(topic, b"1")
+    node = cluster.nodes[restarts]
+    config = cluster.config(restarts) | {"listeners": f"PLAINTEXT://{node.bootstrap_servers}"}
+    node.restart({**config, "replica.fetch.wait.max.ms": 200})
+    cluster.all_there()
+    cluster.in_sync(topic, *NODES)
+    cluster.produce(topic, b"2")
+    quorum = {
+        "process.roles": "broker", "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "controller.quorum.voters": f"101@127.0.0.1:{apache.free_port()}",
+    }  # fmt: skip
+    with pytest.raises(kafkalog.errors.InvalidSetting, match=r"process\.roles"):
+        node.restart(config | quorum)
+    del config["zookeeper.connect"]
+    with pytest.raises(kafkalog.KafkalogError):
+        node.restart(config | quorum | {"initial.broker.registration.timeout.ms": 1_000})
+    cluster.all_there()
+    cluster.in_sync(topic, *NODES)
+    cluster.produce(topic, b"3")
+    cluster.same(topic)
+    assert cluster.values(topic, 3) == [b"1", b"2", b"3"]
 
 
 def test_sessions_end(cluster: Cluster) -> None:

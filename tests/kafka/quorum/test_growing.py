@@ -5,6 +5,7 @@ The commands are those of the documentation, in processes of their own.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import signal
@@ -171,14 +172,14 @@ class Nodes:
     def stop(self, node: int) -> None:
         assert self._programs[node].stop() == 0
 
-    def become(self, text: str) -> None:
-        """Let node 1 read another file."""
-        self.write(1, text)
-        program = self._programs[1]
+    def become(self, text: str, node: int = 1) -> None:
+        """Let a node read another file."""
+        self.write(node, text)
+        program = self._programs[node]
         assert program._process is not None
         before = program.output().count("kafkalog serves")
         os.kill(program._process.pid, signal.SIGUSR1)
-        until(lambda: program.output().count("kafkalog serves") > before, "node 1 restarts")
+        until(lambda: program.output().count("kafkalog serves") > before, f"node {node} restarts")
 
     def voters(self) -> dict[int, str]:
         """The voters with the ids of their directories."""
@@ -192,6 +193,18 @@ class Nodes:
             return {
                 tuple(sorted(one.replicas)) for topic in found for one in topic.partitions.values()
             }
+
+    def in_sync(self) -> None:
+        """Wait until every partition has all its replicas in sync."""
+
+        def there() -> bool:
+            with contextlib.suppress(KafkalogError), kafkalog.Admin(self.servers) as admin:
+                found = admin.describe_topics(["t", "__consumer_offsets"]).check().values()
+                rows = [one for topic in found for one in topic.partitions.values()]
+                return all({*one.isr} == {*one.replicas} for one in rows)
+            return False
+
+        until(there, "all are in sync")
 
     def ask(self, *words: str) -> str:
         """The output of a command to the cluster."""
@@ -237,6 +250,11 @@ def test_one_node_becomes_three_and_one_again(tmp_path: Path) -> None:
             nodes.grow()
             assert (sorted(nodes.voters()), nodes.replicas()) == ([1, 2, 3], {(1, 2, 3)})
             load.goes_on()
+            for node in NODES:  # also the one that leads the quorum
+                nodes.become(QUORUM + "num.io.threads=4\n", node)
+                load.goes_on()
+                nodes.in_sync()
+            assert sorted(nodes.voters()) == [1, 2, 3]
             nodes.shrink()
             assert ([*nodes.voters()], nodes.replicas()) == ([1], {(1,)})
             load.goes_on()

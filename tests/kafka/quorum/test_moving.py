@@ -83,3 +83,15 @@ def test_three_of_kafka_change_hands_and_back(
         tour.judge()
         checked([made.nodes[n].data for n in FIRST])
     assert {n: read_meta(str(node.data)) for n, node in made.nodes.items()} == before
+
+
+def test_killed_nodes_change_hands(tmp_path: Path, rng: random.Random) -> None:
+    """Each kind recovers what the other one's killed node left."""
+    made = CombinedNodes(tmp_path / "nodes", FIRST)
+    with toured(tmp_path, rng, made) as tour:
+        for kind in (OURS, KAFKA):
+            for number in FIRST[:2]:
+                on_its_directory(tour, number, kind, killed=True)
+        all_of(tour, FIRST, KAFKA)
+        tour.judge()
+        checked([made.nodes[n].data for n in FIRST])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,6 +29,7 @@ from kafkalog.raft.codec import control_record
 from kafkalog.raft.replicas import ReplicaKey, Voter
 from kafkalog.server.broker import Broker, end_restart
 from tests.support.apache import free_port
+from tests.support.certificates import Certificates, pem_of
 from tests.support.controller_nodes import combined
 from tests.support.waiting import wait_for
 
@@ -86,6 +88,42 @@ def test_settings_that_are_refused_change_nothing(tmp_path: Path) -> None:
                 one.restart({"listeners": f"PLAINTEXT://127.0.0.1:{port}", "node.id": 5})
             producer.send("t", b"c").result()
         assert [record.value for record in one.store["t"][0].read(0)] == [b"a", b"b", b"c"]
+
+
+def test_a_restart_changes_the_protection_of_a_listener(tmp_path: Path) -> None:
+    """To TLS, to another certificate, which clients see, and back; a certificate that is not there
+    is refused, and nothing has changed."""
+    port, certificates = free_port(), Certificates(tmp_path)
+    plain = {"listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+    secured = {"listeners": f"SSL://127.0.0.1:{port}", **certificates.settings()}
+    client = {
+        "security.protocol": "SSL", "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(certificates.trust),
+    }  # fmt: skip
+
+    def sent(value: bytes, config: dict[str, str]) -> None:
+        with kafkalog.Producer(f"127.0.0.1:{port}", config=config) as producer:
+            producer.send("t", value).result()
+
+    with Broker(tmp_path / "data", config=plain) as broker:
+        broker.store.create_topic("t")
+        sent(b"plain", {})
+        broker.restart(secured)
+        sent(b"encrypted", client)
+        first = ssl.get_server_certificate(("127.0.0.1", port))
+        renewed = certificates.authority.issue_cert("localhost", "127.0.0.1")
+        certificates.keystore.write_text(pem_of(renewed))
+        broker.restart(secured)
+        assert ssl.get_server_certificate(("127.0.0.1", port)) != first
+        sent(b"renewed", client)
+        with pytest.raises(InvalidSetting, match=r"ssl\.keystore\.location"):
+            broker.restart({**secured, "ssl.keystore.location": str(tmp_path / "none.pem")})
+        sent(b"as before", client)
+        broker.restart(plain)
+        sent(b"plain again", {})
+        assert [one.value for one in broker.store["t"][0].read(0)] == [
+            b"plain", b"encrypted", b"renewed", b"as before", b"plain again",
+        ]  # fmt: skip
 
 
 def test_clients_of_this_process_go_on_if_the_new_life_fails_late(
