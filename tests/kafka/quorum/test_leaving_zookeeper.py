@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.cli import main
+from tests.faults.workloads import queue
 from tests.kafka.cluster.members import KAFKA, OURS, until
 from tests.kafka.cluster.moves import on_its_directory
 from tests.kafka.cluster.tour import Tour
@@ -34,7 +35,11 @@ def test_ours_leave_zookeeper(
             nodes.all_known()
             tour = Tour(nodes, NUMBERS, rng, pace=10)
             try:
+                given(nodes, tmp_path / "secret")
+                # The node that answers may learn of a change a little later.
+                before = until(lambda: complete(shown(nodes, capsys)), "all is there")
                 migrate(tour, nodes, capsys)
+                assert shown(nodes, capsys) == before
                 tour.judge(by_kafka=False)
                 nodes.controller_node.stop()
                 every = (*nodes.nodes.values(), nodes.controller_node)
@@ -46,6 +51,45 @@ def test_ours_leave_zookeeper(
                 print("\n".join(tour.log))
     except apache.Unavailable as reason:
         pytest.skip(f"Kafka cannot run here: {reason}")
+
+
+SHOWN = {
+    "quotas": ["quotas"],
+    "users": ["users", "list"],
+    "a topic's settings": ["configs", "describe", "--topic", queue.TOPIC],
+    "settings of all nodes": ["configs", "describe", "--broker-defaults"],
+}
+"""Commands that show what the cluster was given."""
+
+
+def given(nodes: Bridged, secret: Path) -> None:
+    """Give the cluster what else is in its metadata."""
+    secret.write_text("alice's secret\n")
+    for words in (
+        ["quotas", "alter", "--entity-type", "users", "--entity-name", "alice", "--add",
+         "producer_byte_rate=1048576"],
+        ["users", "add", "alice", "--password-file", str(secret)],
+        ["configs", "alter", "--topic", queue.TOPIC, "--add-config", "max.message.bytes=900000"],
+        ["configs", "alter", "--broker-defaults", "--add-config", "log.retention.ms=86400000"],
+    ):  # fmt: skip
+        assert main([*words, "--bootstrap-server", nodes.bootstrap]) == 0
+
+
+def shown(nodes: Bridged, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    """What the cluster was given, as commands show it."""
+    found = {}
+    for name, words in SHOWN.items():
+        capsys.readouterr()
+        assert main([*words, "--bootstrap-server", nodes.bootstrap]) == 0
+        found[name] = capsys.readouterr().out
+    return found
+
+
+def complete(found: dict[str, str]) -> dict[str, str] | None:
+    """None if something is missing."""
+    wanted = ("1048576", "alice", "900000", "86400000")
+    fits = zip(wanted, found.values(), strict=True)
+    return found if all(text in one for text, one in fits) else None
 
 
 def migrate(tour: Tour, nodes: Bridged, capsys: pytest.CaptureFixture[str]) -> None:
