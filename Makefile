@@ -22,7 +22,7 @@ CPPCHECK := --quiet --error-exitcode=1 --std=c11 --enable=warning,portability --
 # Without compiled files every start of Python takes longer, and the tests start it very often.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Two processes more than processors (tests/support/sharing.py).  A file's tests stay in one
+# Three processes more than processors (tests/support/sharing.py).  A file's tests stay in one
 # process, as they share things that are expensive to start.
 PROCESSES := -n auto --dist loadfile --no-loadscope-reorder
 # `make test TESTS=tests/unit/log` runs only those; so do test-long, test-busy and explore.

@@ -44,7 +44,9 @@ def run(pytester: pytest.Pytester, root: Path, monkeypatch: pytest.MonkeyPatch) 
 
     def call(text: str, *arguments: str) -> pytest.RunResult:
         pytester.makepyfile(test_it=UNSTEADY + textwrap.dedent(text))
-        return pytester.runpytest_subprocess("-p", again.__name__, *arguments)
+        if "xdist" in arguments:  # its processes need one that is as they are
+            return pytester.runpytest_subprocess("-p", again.__name__, *arguments)
+        return pytester.runpytest_inprocess(*arguments, plugins=[again])
 
     return call
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 SECONDS = float(os.environ.get("KAFKALOG_EXPLORE_SECONDS", "0"))
 EXPLORING = SECONDS > 0
 LONG = os.environ.get("KAFKALOG_LONG") == "1"
-EFFORT = float(os.environ.get("KAFKALOG_EFFORT", "1" if EXPLORING or LONG else "0.5"))
+EFFORT = float(os.environ.get("KAFKALOG_EFFORT", "1" if EXPLORING or LONG else "0.35"))
 GIVEN = os.environ.get("KAFKALOG_SEED")
 SEED = int(GIVEN) if GIVEN else secrets.randbelow(2**32) if EXPLORING else 20_260_101
 # For the processes that this one starts.

@@ -136,9 +136,9 @@ def spread(files: Collection[Path]) -> dict[Path, tuple[float, Path]]:
 def processes() -> int | None:
     """How many processes run tests; None: as many as processors.
 
-    Otherwise two more, as tests often wait; a search does not.
+    Otherwise three more, as tests often wait; a search does not.
     """
-    return None if EXPLORING else (os.cpu_count() or 1) + 2
+    return None if EXPLORING else (os.cpu_count() or 1) + 3
 
 
 def import_share(config: pytest.Config) -> None:

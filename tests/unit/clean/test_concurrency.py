@@ -14,6 +14,7 @@ from kafkalog.log.compaction import Limits, Throttle
 from kafkalog.log.log import handle_of
 from kafkalog.log.removal import truncate_fully
 from tests.support import batches
+from tests.support.effort import EXPLORING, LONG
 from tests.support.waiting import LIMIT_S
 from tests.unit.clean.history import CONFIG, read
 
@@ -49,7 +50,7 @@ def test_a_reader_sees_the_old_or_the_new(rng, tmp_path):
         for process in readers:
             assert process.stdout.readline() == "reading\n"
         exchanged = 0
-        for _ in range(25):
+        for _ in range(25 if EXPLORING or LONG else 10):
             numbered(log, rng, 400)
             log.roll()
             done = log.compact()
