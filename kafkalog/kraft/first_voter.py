@@ -20,6 +20,7 @@ from kafkalog.kraft.batches import VOTERS, control_batch
 from kafkalog.kraft.loading import (
     QUORUM_STATE,
     Loaded,
+    QuorumOnly,
     known_epoch,
     led_alone,
     load,
@@ -58,11 +59,13 @@ def become_voter(
     if not log.end_offset or not led_alone(log, node):
         return False
     assert manager.meta is not None
-    loaded = load(log, manager.meta.cluster_id or "", node)
+    cluster = manager.meta.cluster_id or ""
     itself = Voter(ReplicaKey(node, directory_id), tuple(endpoints))
-    records = _records(loaded, itself)
+    # The metadata are read by the replica soon; here they are only wanted for a change.
+    records = _records(load(log, cluster, node, kind=QuorumOnly), itself)
     if not records:
         return False
+    loaded = load(log, cluster, node)
     level = loaded.replay.image.features.get(METADATA_VERSION, 0)
     if level < KRAFT_VERSION_SINCE:
         raise ArgumentError(

@@ -20,8 +20,8 @@ from kafkalog.raft.quorum_state import render_quorum_state
 from kafkalog.raft.replicas import ReplicaKey
 
 __all__ = [
-    "QUORUM_STATE", "Loaded", "known_epoch", "led_alone", "load", "render_observer_state",
-    "render_own_state",
+    "QUORUM_STATE", "Loaded", "QuorumOnly", "known_epoch", "led_alone", "load",
+    "render_observer_state", "render_own_state",
 ]  # fmt: skip
 
 QUORUM_STATE = "quorum-state"
@@ -91,9 +91,17 @@ class Loaded:
             self.removed.add(entry.fields.topic_id)
 
 
+class QuorumOnly(Loaded):
+    """Only what the control records say: the quorum and its version.  Nothing else is decoded."""
+
+    def _feed(self, raw: Raw, place: str) -> None:
+        """The metadata are not wanted."""
+
+
 def load(
-    log: Log, cluster_id: str, node_id: int, end: int | None = None, oldest: int = 0
-) -> Loaded:
+    log: Log, cluster_id: str, node_id: int, end: int | None = None, oldest: int = 0,
+    kind: type[Loaded] = Loaded,
+) -> Loaded:  # fmt: skip
     """Read the newest snapshot that is complete and connects to the log, then the log, up to `end`;
     None: all of it.  `oldest`: snapshots that end below this offset are not read.
 
@@ -101,17 +109,17 @@ def load(
     """
     problems: list[str] = []
     start, end = log.start_offset, log.end_offset if end is None else end
-    loaded = Loaded(cluster_id, node_id)
+    loaded = kind(cluster_id, node_id)
     for name in reversed(list_snapshots(log.path)):
         if name.offset < max(start, oldest):
             break
-        loaded = Loaded(cluster_id, node_id)
+        loaded = kind(cluster_id, node_id)
         try:
             _take_snapshot(loaded, log.path, name)
         except CorruptLog as error:
             problems.append(f"{error}; not used")
             _logger.warning("%s", problems[-1])
-            loaded = Loaded(cluster_id, node_id)
+            loaded = kind(cluster_id, node_id)
             continue
         break
     if loaded.snapshot is None and start > 0:
