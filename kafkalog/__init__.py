@@ -77,6 +77,7 @@ if _t.TYPE_CHECKING:
     from kafkalog.client.link.metadata import PartitionInfo, TopicInfo
     from kafkalog.client.producer.producer import Interceptor, OutgoingRecord, Producer
     from kafkalog.clock import Clock
+    from kafkalog.collector import MetricsCollector
     from kafkalog.log.log import Log
     from kafkalog.log.scan.scan import Scan, ScanBatch, StringColumn
     from kafkalog.mirror.mirror import Mirror, MirrorStatus
@@ -123,6 +124,7 @@ __all__ = [
     "LogDir",
     "ManyFuture",
     "MemberInfo",
+    "MetricsCollector",
     "Mirror",
     "MirrorStatus",
     "NewTopic",
@@ -199,6 +201,7 @@ _LAZY = {
     "LogDir": "kafkalog.client.calls.nodes",
     "ManyFuture": "kafkalog.client.buffer.delivery",
     "MemberInfo": "kafkalog.client.calls.groups",
+    "MetricsCollector": "kafkalog.collector",
     "Mirror": "kafkalog.mirror.mirror",
     "MirrorStatus": "kafkalog.mirror.mirror",
     "NewTopic": "kafkalog.client.calls.topics",

@@ -390,6 +390,11 @@ class Store:
         return f"Store({self.path!r}{mode}{', closed' if self._closed else ''})"
 
 
+def broker_of(store: Store) -> Broker:
+    """A store's broker, for use inside this project.  Raises: Closed, ReadOnly."""
+    return store._writable("metrics")
+
+
 def store_of(broker: Broker) -> Store:
     """A store over a running broker; closing it leaves the broker running."""
     made = Store.__new__(Store)

@@ -28,6 +28,7 @@ from kafkalog.log.appending import (
     quick,
     span_of,
 )
+from kafkalog.log.figures import log_metrics
 from kafkalog.log.handle import Handle
 from kafkalog.log.hooks import Lent, hooks
 from kafkalog.log.isolation import COMMITTED, bound_of
@@ -237,6 +238,10 @@ class Log:
         """Leader epochs and where each began, ascending."""
         found = self._handle.many("kl_epoch", lib.kl_log_epochs)
         return tuple(LeaderEpoch(entry.epoch, entry.start_offset) for entry in found)
+
+    def metrics(self) -> dict[str, float]:
+        """The log's figures now, by name (docs/metrics.md)."""
+        return log_metrics(self._handle)
 
     def refresh(self) -> None:
         """See what another process has written since; reads do so automatically."""

@@ -29,6 +29,7 @@ PYTHON = [
     ["cluster"],
     ["server"],
     ["store", "aio"],
+    ["collector"],
     ["frames", "pushdown"],
     ["polars", "pandas", "arrow"],
     ["__init__"],

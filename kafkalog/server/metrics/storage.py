@@ -11,13 +11,13 @@ from kafkalog.log.handle import states
 from kafkalog.metrics.metric import OTHERS, Readings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from kafkalog.directory.manager import Manager
     from kafkalog.server.metrics.labels import Labels
     from kafkalog.types import TopicPartition
 
-__all__ = ["log_states", "read_storage"]
+__all__ = ["log_states", "read_partitions", "read_storage"]
 
 _OF_PARTITIONS: tuple[tuple[str, Callable[[Any], int]], ...] = (
     ("kafka_log_log_size", lambda one: one.size_bytes),
@@ -38,6 +38,15 @@ def log_states(manager: Manager) -> dict[TopicPartition, Any]:
         return {}
     found, statuses = states(handles)
     return {one.tp: found[at] for at, one in enumerate(handles) if statuses[at] == lib.KL_OK}
+
+
+def read_partitions(
+    readings: Readings, logs: Mapping[TopicPartition, Any], shown: Iterable[TopicPartition]
+) -> None:
+    """Read those logs that have a label of their own."""
+    for name, value in _OF_PARTITIONS:
+        for tp in shown:
+            readings.add(name, value(logs[tp]), topic=tp.topic, partition=str(tp.partition))
 
 
 def read_storage(
@@ -64,9 +73,8 @@ def read_storage(
         readings.add("kafkalog_disk_free_bytes", disk.f_bavail * disk.f_frsize)
     shown = sorted(labels.shown(logs))
     rest = logs.keys() - set(shown)
+    read_partitions(readings, logs, shown)
     for name, value in _OF_PARTITIONS:
-        for tp in shown:
-            readings.add(name, value(logs[tp]), topic=tp.topic, partition=str(tp.partition))
         if rest and name in _SUMMED:
             total = sum(value(logs[tp]) for tp in rest)
             readings.add(name, total, topic=OTHERS, partition=OTHERS)
