@@ -266,6 +266,8 @@ typedef struct {
 /* Of an API (KL_API_KEYS - 1: all others) since the start; `out` has KL_PHASES places.
  * KL_E_ARGUMENT: no such key. */
 kl_status kl_server_get_times(kl_server *server, int32_t api_key, kl_phase_times *out);
+/* The rounds of syncs of all logs of this process since its start, by their time. */
+void kl_log_get_sync_times(kl_phase_times *out);
 /* The upper bound of a bucket, inclusive; -1: it has none, or does not exist. */
 int64_t kl_server_time_bound_us(int32_t bucket);
 

@@ -152,6 +152,8 @@ def _say(directory: str, node: "Broker | Controller") -> None:
     from kafkalog.server.network.listeners import exposed
 
     print(f"kafkalog serves {directory} at {_places(node)}", flush=True)
+    if node.http_address:
+        print(f"metrics and health: http://{node.http_address}", flush=True)
     for listener in exposed(node.config):
         print(
             f"WARNING: listener {listener.name} ({listener.host or 'all addresses'}, port "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalog.metrics.metric import Metric, gauge
+from kafkalog.metrics.metric import Metric, gauge, histogram
 
 __all__ = ["STORAGE"]
 
@@ -23,6 +23,10 @@ STORAGE = (
     gauge("kafkalog_log_unflushed_records", "records", ["topic", "partition"],
           "Offsets that are not known to be on disk.",
           "Grows without end: the disk is too slow, or flush.messages is too large."),
+    histogram("kafka_log_logflushstats_logflushrateandtimems", "ms", [],
+              "Rounds of syncs of all logs of the process; one serves all who wait for it.",
+              "A slow disk, or one that others use.",
+              "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs"),
     gauge("kafkalog_partitions", "", [], "Partitions in the data directory."),
     gauge("kafkalog_logs_open", "", [], "Those whose logs are open."),
     gauge("kafkalog_log_bytes", "bytes", [], "Bytes of all open logs.",

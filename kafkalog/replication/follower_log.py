@@ -6,7 +6,7 @@ The only place that carries out the decisions of `following`.  One thread at a t
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -93,9 +93,10 @@ def _is_synced(handle: Handle) -> bool:
 class FollowerLog:
     """A log with the records of a leader, with the leader's offsets and epochs."""
 
-    def __init__(self, log: Log) -> None:
-        """`log`: open for writing, with its own high watermark."""
-        self.log = log
+    def __init__(self, log: Log, count: Callable[[int], None] = lambda _bytes: None) -> None:
+        """`log`: open for writing, with its own high watermark; `count` gets the bytes of each
+        append."""
+        self.log, self._count = log, count
         self._handle = handle_of(log)
 
     def __repr__(self) -> str:
@@ -124,6 +125,7 @@ class FollowerLog:
         if isinstance(action, Append):
             if action.records is not None and self.now().log_end == asked:
                 self.log.append_as_follower(action.records)
+                self._count(len(action.records))
             self.show(action.high_watermark, action.log_start)
         elif isinstance(action, Cut):
             self._cut(action.offset)

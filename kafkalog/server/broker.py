@@ -351,9 +351,8 @@ class Broker(Watched):
                 self._undo.append(self._controller.stop)  # while it can still answer
             self._undo.append(self._controlled_shutdown)
         names = [one.name for one in node.advertised]
-        led = None if self._replicas is None else self._replicas.led
         self._watching.follow_broker(BrokerParts(
-            node, Serving(reactor, dispatch.errors, node.authentication, names), led,
+            node, Serving(reactor, dispatch.errors, node.authentication, names), self._replicas,
             self._controls,
         ))  # fmt: skip
 

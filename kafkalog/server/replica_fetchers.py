@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,18 @@ class ReplicaFetchers:
         self._member, self._options, self._went_offline = member, options, went_offline
         self._by_leader: dict[Address, Fetcher] = {}
         self._by_partition: dict[TopicPartition, Fetcher] = {}
+        self._counting = threading.Lock()  # guards the next; held for a moment
+        self._bytes = 0
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes of records from leaders since the start."""
+        with self._counting:
+            return self._bytes
+
+    def _count(self, more: int) -> None:
+        with self._counting:
+            self._bytes += more
 
     def close(self) -> None:
         """Stop following; needs no lock."""
@@ -62,7 +75,9 @@ class ReplicaFetchers:
         commands: dict[Address, dict[TopicPartition, Follow]] = {}
         for tp, held, log in replicas:
             if leader := self._leader(held):
-                command = Follow(held.topic_id, held.state.leader_epoch, FollowerLog(log))
+                command = Follow(
+                    held.topic_id, held.state.leader_epoch, FollowerLog(log, self._count)
+                )
                 commands.setdefault(leader, {})[tp] = command
         failed: dict[TopicPartition, KafkalogError] = {}
         for leader, those in commands.items():

@@ -95,6 +95,11 @@ class ReplicaManager(Partitions):
         member.registered = self._fetchers.set_epoch
         self._tell_racks()
 
+    @property
+    def bytes_in(self) -> int:
+        """Bytes of records that came from leaders since the start."""
+        return self._fetchers.bytes_in
+
     def close(self) -> None:
         """Stop following."""
         self._fetchers.close()

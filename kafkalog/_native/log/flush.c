@@ -6,6 +6,8 @@
 
 #include <stdio.h>
 
+#include "base/histogram.h"
+
 enum {
     /* Above these limits a hand-over costs little compared with the disk. */
     OWN_ROUND_BYTES = 4 << 20,
@@ -166,6 +168,13 @@ static void gather(kl_log *log) {
         kl_cond_wait_ns(&log->gathered, &log->lock, left_ns);
 }
 
+static kl_histogram sync_times; /* of rounds that synced something, of all logs */
+
+void kl_log_get_sync_times(kl_phase_times *out) {
+    *out = (kl_phase_times){0};
+    kl_histogram_get(&sync_times, out);
+}
+
 /* Locked, but not during the syncs; one round at a time.  A retriable failure is returned and loses
  * nothing; any other takes the log offline. */
 static kl_status run_round(kl_log *log) {
@@ -213,6 +222,7 @@ static kl_status run_round(kl_log *log) {
     }
 out:
     log->round_ns = kl_monotonic_ns() - began_ns;
+    if (round.count > 0) kl_histogram_share(&sync_times, log->round_ns);
     log->flushers_wanted = log->flushers;
     log->flushers -= served;
     KL_ASSERT(log->flushers >= 0);

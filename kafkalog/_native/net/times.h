@@ -2,7 +2,7 @@
 #ifndef KL_TIMES_H
 #define KL_TIMES_H
 
-#include "base/count.h"
+#include "base/histogram.h"
 
 /* One request's; only the thread that works on it uses them. */
 typedef struct {
@@ -11,12 +11,6 @@ typedef struct {
     int64_t spent_ns[KL_PHASE_TOTAL];
     int32_t phase;
 } kl_times;
-
-/* Of an API's requests in one phase, counted by one thread. */
-typedef struct {
-    kl_count buckets[KL_TIME_BUCKETS];
-    kl_count sum_ns;
-} kl_histogram;
 
 static inline void kl_times_begin(kl_times *times, int64_t now_ns) {
     *times = (kl_times){.began_ns = now_ns, .since_ns = now_ns, .phase = KL_PHASE_QUEUE};

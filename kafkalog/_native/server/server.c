@@ -326,12 +326,8 @@ kl_status kl_server_get_times(kl_server *server, int32_t api_key, kl_phase_times
     if (status) return status;
     memset(out, 0, KL_PHASES * sizeof *out);
     for (int32_t i = 0; i < server->net.thread_count; i++)
-        for (int32_t phase = 0; phase < KL_PHASES; phase++) {
-            const kl_histogram *from = &server->net.threads[i].times[api_key][phase];
-            for (int32_t at = 0; at < KL_TIME_BUCKETS; at++)
-                out[phase].buckets[at] += kl_count_get(&from->buckets[at]);
-            out[phase].sum_ns += kl_count_get(&from->sum_ns);
-        }
+        for (int32_t phase = 0; phase < KL_PHASES; phase++)
+            kl_histogram_get(&server->net.threads[i].times[api_key][phase], &out[phase]);
     return KL_OK;
 }
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalog.log.figures import TIME_BOUNDS_MS
 from kafkalog.metrics.metric import OTHERS, Histogram, Readings
-from kafkalog.server.network.counters import TIME_BOUNDS_MS
 from kafkalog.server.network.listeners import INSIDE
 from kafkalog.server.request import KNOWN
 from kafkalog.wire import apis

@@ -7,8 +7,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from kafkalog._native import lib
+from kafkalog.log.figures import TIME_BOUNDS_MS, sync_times
 from kafkalog.log.handle import states
-from kafkalog.metrics.metric import OTHERS, Readings
+from kafkalog.metrics.metric import OTHERS, Histogram, Readings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -71,6 +72,9 @@ def read_storage(
     with suppress(OSError):
         disk = os.statvfs(manager.path)
         readings.add("kafkalog_disk_free_bytes", disk.f_bavail * disk.f_frsize)
+    times = sync_times()
+    readings.add("kafka_log_logflushstats_logflushrateandtimems",
+                 Histogram(TIME_BOUNDS_MS, times.buckets, times.sum_ms))  # fmt: skip
     shown = sorted(labels.shown(logs))
     rest = logs.keys() - set(shown)
     read_partitions(readings, logs, shown)

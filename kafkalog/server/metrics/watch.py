@@ -24,8 +24,8 @@ from kafkalog.types import TopicPartition
 if TYPE_CHECKING:
     from kafkalog.config.server import ServerConfig
     from kafkalog.server.controller_server import ControllerServer
-    from kafkalog.server.led_partitions import LedPartitions
     from kafkalog.server.node import Node
+    from kafkalog.server.replica_manager import ReplicaManager
 
 __all__ = ["BrokerParts", "Watch"]
 
@@ -40,8 +40,8 @@ class BrokerParts(NamedTuple):
 
     node: Node
     serving: network.Serving
-    led: LedPartitions | None
-    """The partitions led here, of a node of a cluster."""
+    replicas: ReplicaManager | None
+    """The replicas of a node of a cluster."""
     is_controller: Callable[[], bool] | None
     """True if it is the active controller; None: it never is."""
 
@@ -176,8 +176,11 @@ class Watch:
         storage.read_storage(found, node.manager, logs, self._partitions)
         offline = node.partitions.unopened() + sum(one.offline for one in logs.values())
         found.add("kafka_server_replicamanager_offlinereplicacount", offline)
-        if broker.led is not None:
-            led = set(broker.led.partitions())
+        replicas = broker.replicas
+        bytes_in = 0 if replicas is None else replicas.bytes_in
+        found.add("kafka_server_brokertopicmetrics_replicationbytesin_total", bytes_in)
+        if replicas is not None:
+            led = set(replicas.led.partitions())
             cluster.read_followers(found, node.reactor, led, logs)
         room = self._config.kafkalog_metrics_max_partitions
         coordinators.read_groups(found, node.coordinator, self._groups, room, logs)

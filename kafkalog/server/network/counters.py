@@ -5,29 +5,18 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kafkalog._native import check, ffi, lib
+from kafkalog.log.figures import Times
 from kafkalog.server.network.outcomes import Stats
 
-__all__ = ["PHASES", "TIME_BOUNDS_MS", "TRAFFIC", "Counters", "PhaseTimes", "Sessions"]
+__all__ = ["PHASES", "TRAFFIC", "Counters", "Sessions"]
 
 PHASES = ("queue", "local", "remote", "response", "send", "total")
 """The phases of a request, by KL_PHASE_*."""
 TRAFFIC = ("bytes_in", "messages_in", "bytes_out", "replicated_out", "produced",
            "produce_failed", "fetched", "fetch_failed")  # fmt: skip
 """The counts of a topic, by KL_TRAFFIC_*."""
-TIME_BOUNDS_MS = tuple(
-    lib.kl_server_time_bound_us(bucket) / 1000 for bucket in range(lib.KL_TIME_BUCKETS - 1)
-)
-"""The upper bounds of the buckets of times; one more has none."""
 TOPICS_ROOM = 64
 """Topics of the first look; there may be more."""
-
-
-class PhaseTimes(NamedTuple):
-    """Answered requests of one API by their time in one phase."""
-
-    buckets: tuple[int, ...]
-    """Requests up to each of TIME_BOUNDS_MS, and above the last; not cumulative."""
-    sum_ms: float
 
 
 class Sessions(NamedTuple):
@@ -54,14 +43,14 @@ class Counters:
             values[name] = {key: n for key, n in enumerate(getattr(found, name)) if n}
         return Stats(**values)
 
-    def times(self, api_key: int) -> tuple[PhaseTimes, ...]:
+    def times(self, api_key: int) -> tuple[Times, ...]:
         """The times of an API's answered requests, by PHASES; those of keys above 98 are 99's.
 
         Raises: ArgumentError, ForkedHandle.
         """
         out = ffi.new("kl_phase_times[]", lib.KL_PHASES)
         check(lib.kl_server_get_times(self._c, api_key, out))
-        return tuple(PhaseTimes(tuple(one.buckets), one.sum_ns / 1e6) for one in out)
+        return tuple(Times(tuple(one.buckets), one.sum_ns / 1e6) for one in out)
 
     def errors(self, api_key: int) -> dict[int, int]:
         """How many partitions, or whole requests, of Produce or Fetch C has answered with each

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 import kafkalog
 from kafkalog._native import lib
 from kafkalog.errors import ArgumentError
+from kafkalog.log.figures import TIME_BOUNDS_MS, sync_times
 from kafkalog.log.log import handle_of
-from kafkalog.server.network.counters import PHASES, TIME_BOUNDS_MS, TRAFFIC
+from kafkalog.server.network.counters import PHASES, TRAFFIC
 from kafkalog.server.network.raw_request import RawRequest
 from tests.support.waiting import wait_for
 from tests.unit.net.kafka_requests import BATCH, fetch, fetched, produce, produced
@@ -151,3 +153,14 @@ def test_connections_are_counted_by_listener() -> None:
         stats = server.reactor.stats()
         assert stats.network_ran_ns >= stats.network_idle_ns >= 0
     assert server.reactor.traffic() == ({}, (0,) * len(TRAFFIC))
+
+
+def test_rounds_of_syncs_are_timed(tmp_path: Path) -> None:
+    with kafkalog.Log(tmp_path / "t-0") as log:
+        before = sync_times()
+        log.flush()  # nothing to sync
+        log.append(b"x")
+        log.flush()
+        after = sync_times()
+    assert sum(after.buckets) > sum(before.buckets)
+    assert after.sum_ms > before.sum_ms
