@@ -58,20 +58,27 @@ def test_a_journal(broker: Broker, raw: Raw) -> None:
     ready(raw, wait_for)
     journal = journal_of(broker)
     told: list[ErrorCode] = []
-    journal.append(0, 0, [ROW], told.append)
+    offsets: list[int] = []
+
+    def done(error: ErrorCode, base_offset: int) -> None:
+        told.append(error)
+        offsets.append(base_offset)
+
+    journal.append(0, 0, [ROW], done)
     wait_for(lambda: told == [ErrorCode.NONE], "it is stored")
     log = lead_in(broker, OFFSETS_TOPIC, 2)
     end = log.end_offset
     marker = Producer(7, 0, True)
     for producer in (None, Producer(7, 0), marker):
-        journal.append(0, 0, [] if producer is marker else [ROW], told.append, producer)
+        journal.append(0, 0, [] if producer is marker else [ROW], done, producer)
     assert told[1:] == [MOVED] * 3, "at once: nothing is waited for"
     assert log.end_offset == end
     with pytest.raises(NotLeaderOrFollower, match=r"__consumer_offsets-0: found leader epoch 2"):
         [*journal.read(0, 0)]
     assert len([*journal.read(0, 2)]) == 1
-    journal.append(0, 2, [ROW], told.append)
+    journal.append(0, 2, [ROW], done)
     wait_for(lambda: told[4:] == [ErrorCode.NONE], "it is stored")
+    assert offsets == [0, -1, -1, -1, 1]
 
 
 def test_a_coordinator(broker: Broker, raw: Raw) -> None:
