@@ -72,11 +72,10 @@ def shares_of(
         found = in_effect(own, config)
         limits = Limits(
             found["share.record.lock.duration.ms"], found["share.delivery.count.limit"],
-            found["share.partition.max.record.locks"],
+            found["share.partition.max.record.locks"], found["share.renew.acknowledge.enable"],
         )  # fmt: skip
         committed = found["share.isolation.level"] == "read_committed"
-        reset, renews = found["share.auto.offset.reset"], found["share.renew.acknowledge.enable"]
-        return GroupShare(limits, committed, reset, renews)
+        return GroupShare(limits, committed, found["share.auto.offset.reset"])
 
     usual = of({})
     shares = Shares(

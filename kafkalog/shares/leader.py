@@ -417,7 +417,7 @@ class Shares:
         group, member = session.key
         for entry in self._entries:
             if entry.key.group == group and entry.share is not None:
-                entry.share.release(member)
+                entry.share.release(member, self.settings(group).limits)
                 self._entries.write(entry)
         if not self._sessions.has_group(group):
             self._entries.rest(group)

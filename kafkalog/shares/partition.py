@@ -76,6 +76,8 @@ class Limits(NamedTuple):
     """How many times a record is delivered at most."""
     in_flight: int = 2_000
     """Offsets in flight, above which no new ones are acquired."""
+    renews: bool = True
+    """True: members may renew their locks."""
 
 
 class Before(NamedTuple):
@@ -268,6 +270,9 @@ class SharePartition:
                 )
             if kind != AckType.RENEW:
                 said_to = last
+            elif not limits.renews:
+                why = "share.renew.acknowledge.enable is false for the group"
+                raise Refused(ErrorCode.INVALID_RECORD_STATE, why)
         for first, last, kind in runs:
             if kind == AckType.RENEW:
                 self._renew(first, last, now_ms + limits.lock_ms)
@@ -314,13 +319,10 @@ class SharePartition:
             state = _SAID[kind]
             if state is State.AVAILABLE and hold.deliveries >= limits.deliveries:
                 state = State.ARCHIVED
-            return self._started(hold, state, hold.deliveries)
+            before = Before(hold.deliveries, hold.member, hold.until_ms)
+            return Hold(state, hold.deliveries, unit=hold.unit, write=self._number, before=before)
 
         self._change(first, last, change)
-
-    def _started(self, hold: Hold, state: State, count: int) -> Hold:
-        before = Before(hold.deliveries, hold.member, hold.until_ms)
-        return Hold(state, count, unit=hold.unit, write=self._number, before=before)
 
     def _change(self, first: int, last: int, change: Callable[[Hold], Hold]) -> None:
         """Change records, and queue what changes to be written."""
@@ -332,21 +334,16 @@ class SharePartition:
                 at, to = max(one.first, first), min(one.last, last)
                 self._rows.put(at, to, (new.state, new.deliveries))
 
-    def release(self, member: str) -> int:
-        """Make all that a member holds available again, as if it had not been delivered.
+    def release(self, member: str, limits: Limits) -> int:
+        """Make all that a member holds available again; it counts as delivered.
 
         Returns the number of the write after which it is; 0: it held nothing.
         """
-        found = False
-        for one in list(self.holds):
-            hold = one.value
-            if hold.member == member and hold.state is State.ACQUIRED:
-                found = True
-                self._change(
-                    one.first, one.last,
-                    lambda hold: self._started(hold, State.AVAILABLE, hold.deliveries - 1),
-                )  # fmt: skip
-        return self.queued if found else 0
+        held = [one for one in self.holds
+                if one.value.member == member and one.value.state is State.ACQUIRED]  # fmt: skip
+        for one in held:
+            self._settle(one.first, one.last, AckType.RELEASE, limits)
+        return self.queued if held else 0
 
     # ---- time ----------------------------------------------------------------------------------
 

@@ -34,8 +34,6 @@ class GroupShare(NamedTuple):
     """True: no records of aborted or open transactions."""
     reset: str = "latest"
     """Where a group begins in a partition: share.auto.offset.reset."""
-    renews: bool = True
-    """True: members may renew their locks."""
 
 
 class Led(NamedTuple):

@@ -35,7 +35,7 @@ def share_fetch(node: Node, request: Request) -> dict[str, Any] | None:
     body = request.body
     try:
         _check_member(body)
-        _check_renewal(node, request)
+        _check_renewal(request)
         if request.version >= RENEW_SINCE and body.share_acquire_mode not in (0, EXACT):
             mode = body.share_acquire_mode
             why = f"share acquire mode: found {mode}, wanted 0 or {EXACT}"
@@ -69,7 +69,7 @@ def share_acknowledge(node: Node, request: Request) -> dict[str, Any] | None:
     body = request.body
     try:
         _check_member(body)
-        _check_renewal(node, request)
+        _check_renewal(request)
     except Refused as refused:
         return _whole(refused)
     finder = _Finder(node, request)
@@ -98,16 +98,14 @@ def _renews(request: Request) -> bool:
     return request.version >= RENEW_SINCE and request.body.is_renew_ack
 
 
-def _check_renewal(node: Node, request: Request) -> None:
-    """Raises: Refused: a request that renews locks fetches nothing, and the group allows it."""
+def _check_renewal(request: Request) -> None:
+    """Raises: Refused: a request that renews locks fetches nothing."""
     if not _renews(request):
         return
     body, code = request.body, ErrorCode.INVALID_REQUEST
     for name in ("max_bytes", "min_bytes", "max_records", "max_wait_ms"):
         if value := getattr(body, name, 0):
             raise Refused(code, f"{name}: found {value}, wanted 0 in a request that renews locks")
-    if not node.shares.settings(body.group_id).renews:
-        raise Refused(code, f"group {body.group_id}: share.renew.acknowledge.enable is false")
 
 
 def _acks(topics: Iterable[Any]) -> dict[Where, list[Acknowledgement]]:

@@ -179,12 +179,13 @@ class Records:
         entry.state, entry.count, entry.member, entry.write = to, count, "", self.number
         self.rows[offset] = (to, count)
 
-    def release(self, member):
+    def release(self, member, limits):
         found = False
         for offset, entry in self.entries.items():
             if entry.state is ACQUIRED and entry.member == member:
                 found = True
-                self.begin(offset, entry, AVAILABLE, entry.count - 1)
+                again = entry.count < limits.deliveries
+                self.begin(offset, entry, AVAILABLE if again else State.ARCHIVED, entry.count)
         return self.number if found else 0
 
     def expire(self, now, limits):
@@ -339,7 +340,8 @@ class History:
 
     def leave(self):
         member = self.rng.choice(MEMBERS)
-        assert self.share.release(member) == self.records.release(member)
+        args = member, self.limits
+        assert self.share.release(*args) == self.records.release(*args)
 
     def write(self, done=True):
         if self.share.writing is None:

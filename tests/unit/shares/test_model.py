@@ -62,10 +62,8 @@ MISTAKES = {
         acquiring, "_free", lambda _: lambda hold: hold.state is State.AVAILABLE),
     "the start passes unwritten states": (SharePartition, "advance", lambda _: _impatient),
     "records below the log's start are kept": (SharePartition, "moved", lambda _: _keeps_holds),
-    "a record that was not delivered counts": (
-        SharePartition, "_started",
-        lambda original: lambda self, hold, state, _count: original(
-            self, hold, state, hold.deliveries)),
+    "the end of a session is as renewing its locks": (
+        SharePartition, "release", lambda _: lambda self, member, limits: 0),
     "bad records are not isolated": (acquiring, "OFTEN_MIN", lambda _: 100),
     "a lock is not renewed": (SharePartition, "_renew", lambda _: lambda *_: None),
     "gaps between written states are not read again": (SharePartition, "_load", _skips_gaps),
