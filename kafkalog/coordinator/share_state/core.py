@@ -102,7 +102,7 @@ class ShareStateCoordinator(CoordinatorState[ShareStateShard]):
 
     def _resigned(self, shard: ShareStateShard, step: Step) -> None:
         shard.weight.move(None)
-        shard.refuse_waiting(step, "", ErrorCode.NOT_COORDINATOR)
+        shard.refuse_waiting(step, ErrorCode.NOT_COORDINATOR)
 
     # ---- requests --------------------------------------------------------------------------
 
@@ -191,7 +191,8 @@ class ShareStateCoordinator(CoordinatorState[ShareStateShard]):
         elif key == _COLD:
             self._snapshot_cold(step)
         elif (shard := self.shards.get(key[1])) is not None:
-            shard.refuse_waiting(step, key[2], ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            where = SharePartition.of(key[2])
+            shard.refuse_waiting(step, ErrorCode.COORDINATOR_NOT_AVAILABLE, where)
 
     def _prune(self, step: Step) -> None:
         """Have the records deleted that later ones replace."""

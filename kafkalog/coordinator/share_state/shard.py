@@ -215,10 +215,13 @@ class ShareStateShard(Shard):
         else:
             all_of(partial(self.take, step, where, work) for work in waiting)
 
-    def refuse_waiting(self, step: Step, key: str, error: ErrorCode) -> None:
-        """Refuse the requests that wait for a change of the share partition with this key; an
-        empty key: of all of them."""
-        for where, entry in list(self.entries.items()):
-            if entry.waiting and key in ("", where.key):
-                waiting, entry.waiting = entry.waiting, []
-                all_of(partial(work.then, step, error, None) for work in waiting)
+    def refuse_waiting(
+        self, step: Step, error: ErrorCode, where: SharePartition | None = None
+    ) -> None:
+        """Refuse the requests that wait for a change of a share partition; None: of any."""
+        some = list(self.entries) if where is None else [where]
+        entries = [self.entries[one] for one in some if one in self.entries]
+        refused = [work for entry in entries for work in entry.waiting]
+        for entry in entries:
+            entry.waiting = []
+        all_of(partial(work.then, step, error, None) for work in refused)

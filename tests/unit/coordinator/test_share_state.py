@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 
+from kafkalog.coordinator.core import append_error
 from kafkalog.coordinator.share_state import core, messages, requests, shard, state
 from kafkalog.coordinator.share_state.persister import (
     ACKNOWLEDGED,
@@ -403,9 +404,9 @@ class Life:
 
     def run(self, turns: int) -> None:
         for _ in range(turns):
-            deeds = [self.initialize, self.read, self.write, self.write, self.delete, self.fails,
+            deeds = [self.initialize, self.read, self.write, self.overlap, self.delete, self.fails,
                      self.restart, self.wait]  # fmt: skip
-            self.rng.choices(deeds, [2, 3, 6, 6, 1, 1, 1, 2])[0]()
+            self.rng.choices(deeds, [2, 3, 8, 4, 1, 1, 1, 2])[0]()
             self.check()
 
     def check(self) -> None:
@@ -432,9 +433,10 @@ class Life:
             assert found.error is ErrorCode.FENCED_STATE_EPOCH
             return
         assert found.error is NONE
-        leader = 0 if one is None else one.leader
+        # As in Kafka the snapshot has leader epoch 0: once the records before it are gone, only the
+        # next leader's read fences others.
+        leader = 0 if one is None else one.leader + 1
         self.model[number] = Modelled(epoch, start)
-        # Until the records before it are gone, the earlier leaders stay fenced.
         self.bench.read(leader, number)
         self.model[number].leader = leader
 
@@ -472,6 +474,26 @@ class Life:
         self.bench.errors = [ErrorCode.NOT_ENOUGH_REPLICAS]
         self.write(ErrorCode.NOT_ENOUGH_REPLICAS)
         self.bench.errors = []
+
+    def overlap(self) -> None:
+        """Writes come while another one is written, which may fail."""
+        number, one, _ = self.drawn()
+        if one is None:
+            return
+        self.bench.held = []
+        asked = [drawn(self.rng, 4) for _ in range(3)]
+        found = [
+            self.bench.ask(WriteState(TOPIC, number, one.epoch, one.leader, -1, -1, tuple(batches)))
+            for batches in asked
+        ]
+        assert not any(found)
+        error = self.rng.choice((NONE, ErrorCode.NOT_ENOUGH_REPLICAS))
+        self.bench.release(error)
+        codes = [rows[0][0].error for rows in found]
+        assert codes == [append_error(error), NONE, NONE]
+        for batches, code in zip(asked, codes, strict=True):
+            if code is NONE:
+                one.write(-1, batches)
 
     def delete(self) -> None:
         number = self.rng.randrange(2)
@@ -544,6 +566,18 @@ def believes_in_failed_writes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(shard.ShareStateShard, "_settled", hopeful)
 
 
+def builds_on_what_may_fail(patch: pytest.MonkeyPatch) -> None:
+    """A request does not wait for a change in progress."""
+    take = shard.ShareStateShard.take
+
+    def hasty(self: Any, step: Any, where: Any, work: Any) -> None:
+        if (entry := self.entries.get(where)) is not None:
+            entry.step = step
+        take(self, step, where, work)
+
+    patch.setattr(shard.ShareStateShard, "take", hasty)
+
+
 def lowers_start_offsets(patch: pytest.MonkeyPatch) -> None:
     changed = requests._changed
 
@@ -567,7 +601,7 @@ def fences_nobody(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "plant",
     [keeps_the_last_one, forgets_leaders, forgets_states_in_snapshots, prunes_too_much,
-     believes_in_failed_writes, lowers_start_offsets, fences_nobody],
+     believes_in_failed_writes, builds_on_what_may_fail, lowers_start_offsets, fences_nobody],
     ids=lambda plant: plant.__name__,
 )  # fmt: skip
 def test_planted_mistakes_are_found(
