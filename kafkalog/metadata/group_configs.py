@@ -53,11 +53,11 @@ class GroupEntry(NamedTuple):
 def group_entries(own: Mapping[str, str], static: BrokerConfig) -> Iterator[GroupEntry]:
     """Every setting of a group, for DescribeConfigs."""
     for name, setting in GroupSettings.table.items():
-        source = STATIC_SOURCE if static.explicit(setting.synonym) else DEFAULT_SOURCE
         chain: list[tuple[str, str | None, int]] = []
         if name in own:
             chain.append((name, own[name], GROUP_SOURCE))
-        if setting.synonym in static:
+        if setting.synonym and setting.synonym in static:
+            source = STATIC_SOURCE if static.explicit(setting.synonym) else DEFAULT_SOURCE
             chain.append((setting.synonym, setting.show(static[setting.synonym]), source))
         elif name in share_records.NAMES:  # no setting of the broker stands for it
             chain.append((name, setting.show(setting.default), DEFAULT_SOURCE))

@@ -10,22 +10,17 @@ import pytest
 from kafkalog.server.broker import Broker
 from tests.support import apache
 from tests.support.raw import Raw
-from tests.support.share_persister import MemoryPersister
 from tests.support.share_script import SETTINGS, ShareScript
 
 pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(300)]
 
-OURS = {name: value for name, value in SETTINGS.items() if not name.startswith("share.")}
 LINES = "".join(f"{name}={value}\n" for name, value in SETTINGS.items())
 
 
-def test_kafka_answers_the_same(
-    tmp_path: Path, kafka_jars: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kafka_answers_the_same(tmp_path: Path, kafka_jars: Path) -> None:
     """Each answer."""
-    monkeypatch.setattr("kafkalog.server.broker.NoPersister", MemoryPersister)
     with (
-        Broker(tmp_path / "ours", config=OURS) as broker,
+        Broker(tmp_path / "ours", config=SETTINGS) as broker,
         Raw(broker.bootstrap_servers) as raw,
         Raw(broker.bootstrap_servers) as other,
     ):
