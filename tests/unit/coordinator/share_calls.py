@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
 from kafkalog.config.share_state import ShareStateConfig
 from kafkalog.coordinator.share_state.core import Prune, ShareStateCoordinator
 from kafkalog.coordinator.share_state.persister import (
+    ACKNOWLEDGED,
+    ARCHIVED,
+    AVAILABLE,
     DeleteState,
     InitializeState,
     ReadState,
@@ -111,3 +115,21 @@ class ShareBench(Bench[ShareStateCoordinator]):
                 assert where is not None
                 found.append(change_of(where[1], record.value))
         return found
+
+
+def states(batches: Iterable[StateBatch], start: int) -> dict[int, tuple[int, int]]:
+    """The state of each offset: the highest delivery count, and then delivery state, holds."""
+    found: dict[int, tuple[int, int]] = {}
+    for first, last, kind, count in batches:
+        for offset in range(max(first, start), last + 1):
+            found[offset] = max(found.get(offset, (-1, -1)), (count, kind))
+    return found
+
+
+def drawn(rng: random.Random, at_most: int = 6) -> list[StateBatch]:
+    found = []
+    for _ in range(rng.randrange(at_most)):
+        first = rng.randrange(30)
+        kind = rng.choice((AVAILABLE, ACKNOWLEDGED, ARCHIVED))
+        found.append(StateBatch(first, first + rng.randrange(9), kind, rng.randrange(1, 4)))
+    return found
