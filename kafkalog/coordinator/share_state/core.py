@@ -39,7 +39,7 @@ from kafkalog.coordinator.share_state.shard import (
     ShareStateShard,
     Work,
 )
-from kafkalog.coordinator.share_state.state import Kept, SharePartition
+from kafkalog.coordinator.share_state.state import Kept, SharePartition, applied
 from kafkalog.coordinator.step import Call, Step
 from kafkalog.coordinator.timers import Key
 from kafkalog.coordinator.weight import Weight
@@ -67,6 +67,10 @@ class Prune(NamedTuple):
 
     partition: int
     offset: int
+
+
+def _batches(kept: Kept) -> int:
+    return len(kept.state.state_batches)
 
 
 class ShareStateCoordinator(CoordinatorState[ShareStateShard]):
@@ -153,19 +157,24 @@ class ShareStateCoordinator(CoordinatorState[ShareStateShard]):
 
     def _decide(self, asked: Request, step: Step, kept: Kept | None) -> Decision:
         updates = self.config.share_coordinator_snapshot_update_records_per_snapshot
-        return decide(asked, kept, Given(step.wall_ms, updates, self._exists))
+        decision = decide(asked, kept, Given(step.wall_ms, updates, self._exists))
+        if isinstance(asked, WriteState) and decision.changes and kept is not None:
+            most = self.config.kafkalog_share_states_max_bytes
+            if self.weight.bytes + BATCH_BYTES * len(asked.state_batches) > most:
+                after = applied(kept, decision.changes[0], updates)
+                if after is not None and _batches(after) > _batches(kept):
+                    return Decision(failed(asked, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return decision
 
     def _has_room(self, where: SharePartition, asked: Request, shard: ShareStateShard) -> bool:
-        """True if the memory for a request that needs more is there."""
+        """True if the memory for a new state is there, and for the records of a change."""
         more = 0
-        if isinstance(asked, WriteState):
-            more = BATCH_BYTES * len(asked.state_batches)
-        elif isinstance(asked, InitializeState) and where not in shard.entries:
+        if isinstance(asked, InitializeState) and where not in shard.entries:
             more = ENTRY_BYTES + 4 * len(where.group_id)
-        if not more:
+        elif not isinstance(asked, InitializeState | WriteState):
             return True
         fits = self.weight.bytes + more <= self.config.kafkalog_share_states_max_bytes
-        return fits and self.unsettled_bytes <= UNSETTLED_BYTES_MAX
+        return (fits or not more) and self.unsettled_bytes <= UNSETTLED_BYTES_MAX
 
     # ---- topics ----------------------------------------------------------------------------
 

@@ -207,7 +207,10 @@ def test_requests_for_more_memory_get_a_retriable_error() -> None:
     bench.restart()
     found = [bench.initialize(partition=number).error for number in range(4)]
     assert found == [NONE, NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE, found[2]]
+    assert bench.write(*[acked(2 * i, 2 * i) for i in range(4)]).error is NONE
     assert bench.write(*[acked(2 * i, 2 * i) for i in range(30)]).error is found[2]
+    later = [acked(100 + 2 * i, 100 + 2 * i) for i in range(4)]
+    assert bench.write(*later, start=90).error is NONE, "it takes no more"
     bench.delete(1)
     assert bench.initialize(partition=2).error is NONE
 
