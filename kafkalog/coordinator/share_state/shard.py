@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.coordinator.core import Shard
+from kafkalog.coordinator.core import Shard, too_large
 from kafkalog.coordinator.share_state.records import record_of
 from kafkalog.coordinator.share_state.requests import Decision, Result
 from kafkalog.coordinator.share_state.state import Change, Kept, SharePartition, Update, applied
@@ -45,7 +45,7 @@ class Work(NamedTuple):
 class Entry:
     """A share partition, with the changes whose outcome is not known."""
 
-    __slots__ = ("ahead", "changes", "kept", "step", "waiting", "weight")
+    __slots__ = ("ahead", "changes", "kept", "step", "unsure", "waiting", "weight")
 
     def __init__(self, within: Weight) -> None:
         self.kept: Kept | None = None
@@ -56,6 +56,8 @@ class Entry:
         """In the order in which they were decided."""
         self.step: Step | None = None
         """The step that decided them."""
+        self.unsure = False
+        """True if the journal may have a change that failed: the next one restates the state."""
         self.waiting: list[Work] = []
         self.weight = Weight(within)
 
@@ -139,7 +141,10 @@ class ShareStateShard(Shard):
         if entry.changes and entry.step is not step:
             self._park(step, where, entry, work)
             return
-        decision = work.decide(step, entry.ahead)
+        ahead = entry.ahead
+        if entry.unsure and ahead is not None:
+            ahead = ahead._replace(updates=self.updates_max)
+        decision = work.decide(step, ahead)
         if decision.changes:
             self.change(step, where, entry, decision, work.then)
         elif entry.changes:
@@ -179,7 +184,9 @@ class ShareStateShard(Shard):
         del entry.changes[number]
         if error is ErrorCode.NONE:
             entry.kept = applied(entry.kept, change, self.updates_max)
+            entry.unsure = entry.unsure and isinstance(change, Update)
         else:
+            entry.unsure = entry.unsure or not too_large(error)
             entry.ahead = entry.kept
             for one in entry.changes:
                 entry.ahead = applied(entry.ahead, one, self.updates_max)

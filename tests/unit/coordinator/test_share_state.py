@@ -244,6 +244,23 @@ def test_a_change_that_is_not_written_is_not_made(bench: ShareBench) -> None:
     assert bench.read(0)[3:] == (None, 0, 0, ())
 
 
+def test_a_failed_change_that_the_journal_has_is_overruled(bench: ShareBench) -> None:
+    """The next change is written as a snapshot, unless the journal certainly does not have it."""
+    bench.initialize(3, 10)
+    bench.errors = [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+    assert bench.delete().error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    bench.journal.put(0, [record_of(SharePartition(GROUP, TOPIC, 0), None)])
+    for number, kind in enumerate((Snapshot, Update)):
+        assert bench.write(acked(12 + number, 12 + number), epoch=3).error is NONE
+        assert isinstance(bench.changes()[-1], kind)
+    bench.errors = [ErrorCode.MESSAGE_TOO_LARGE]
+    assert bench.write(acked(14, 14), epoch=3).error is ErrorCode.UNKNOWN_SERVER_ERROR
+    bench.write(acked(15, 15), epoch=3)
+    assert isinstance(bench.changes()[-1], Update)
+    bench.restart()
+    assert bench.read(0)[2:] == (NONE, None, 3, 10, (acked(12, 13), acked(15, 15)))
+
+
 def test_a_slow_change_is_made_all_the_same(bench: ShareBench) -> None:
     bench.initialize()
     bench.held = []
