@@ -1,6 +1,7 @@
 """`kafkalog serve`: runs a broker on a port, until SIGTERM or Ctrl-C."""
 
 import argparse
+import contextlib
 import logging
 import queue
 import signal
@@ -29,6 +30,8 @@ SWITCH_S = 0.001
 """Python's thread switch interval: a request of 20,000 partitions takes a tenth of a second, and
 small requests at the same time need several switches each.  A broker inside another program keeps
 Python's own 5 ms: that program decides."""
+LOOK_S = 1.0
+"""How often the main thread lets handlers of signals run that did not wake it up."""
 RESTART = signal.SIGUSR1
 """The signal after which `serve` reads its file again, and restarts in its process."""
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
@@ -193,6 +196,17 @@ def _restart(
     _say(directory, node)
 
 
+def _next(signals: "queue.SimpleQueue[int]") -> int:
+    """The next signal.
+
+    Python runs a handler with the main thread's next instruction.  A signal that comes between the
+    last one and the wait, or to another thread, does not end the wait.
+    """
+    while True:
+        with contextlib.suppress(queue.Empty):
+            return signals.get(timeout=LOOK_S)
+
+
 def _serve(
     directory: str, config: dict[str, object], again: Callable[[], dict[str, object]]
 ) -> int:
@@ -215,7 +229,7 @@ def _serve(
     with on_signals(came, again=RESTART), _node(directory, config) as node:
         serving.append(node)
         _say(directory, node)
-        while (number := signals.get()) == RESTART:
+        while (number := _next(signals)) == RESTART:
             _restart(node, directory, again, ends)
         name = signal.Signals(number).name
         kind = "broker" if node.config.serves_clients else "controller"

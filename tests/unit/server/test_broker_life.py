@@ -439,7 +439,8 @@ def test_serve_gives_small_requests_a_turn_among_large_ones(tmp_path: Path) -> N
         "def look():\n"
         "    assert sys.stdin.readline()\n"
         "    print(sys.getswitchinterval() < before, flush=True)\n"
-        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        # To this thread: the main thread, which waits, is not interrupted.
+        "    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)\n"
         "threading.Thread(target=look).start()\n"
         "main(['serve', '--dir', sys.argv[1] + '/data', '--listen', '127.0.0.1:0'])\n"
     )
