@@ -60,6 +60,7 @@ def test_the_leader_of_either_kind_ends(quorum: Quorum, kind: str, ends: str) ->
     if kind not in {one.kind for one in quorum.controllers.values()}:
         pytest.skip("there is no such voter")
     gone = led_by(quorum, kind)
+    quorum.all_known()  # one that is still fenced would lead no new partition
     topic = f"{kind}-{ends}"
     quorum.create(topic, [THEIRS, MINE], [MINE, THEIRS], min_insync_replicas="1")
     quorum.in_sync(topic, THEIRS, MINE)
@@ -84,6 +85,7 @@ def test_a_leader_of_either_kind_fences_a_dead_broker(quorum: Quorum, kind: str)
     if kind not in {one.kind for one in quorum.controllers.values()}:
         pytest.skip("there is no such voter")
     led_by(quorum, kind)
+    quorum.all_known()
     topic = f"{kind}-fences"
     quorum.create(topic, [THEIRS, MINE], min_insync_replicas="1")
     quorum.in_sync(topic, THEIRS, MINE)
