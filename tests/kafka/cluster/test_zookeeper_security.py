@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import kafkalog
 from kafkalog import errors
+from kafkalog.cli import main
 from kafkalog.config.server import ServerConfig
 from kafkalog.zookeeper import tree
 from kafkalog.zookeeper.documents import DENIED
@@ -189,3 +191,27 @@ def test_nodes_with_everything_protected(protected: Protected, tmp_path: Path) -
         assert nodes.values("t") == [b"1", b"2"]
     with session(f"{protected.plain}/nodes", {}) as nobody:
         assert nobody.commit([Create(tree.CONTROLLER)]).why == "NoAuth"
+
+
+def test_a_directory_is_adopted_with_the_login_of_the_node(
+    protected: Protected, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its topics belong to the node, as all that nodes create, and nobody else changes them."""
+    home, hosts = tmp_path / "alone", f"{protected.tls}/adopted"
+    with kafkalog.Broker(home) as alone, kafkalog.Admin(alone.bootstrap_servers) as admin:
+        admin.create_topic("brought", 1)
+    more = {**protected.settings(zookeeper_set_acl="true"), **login(), "zookeeper.connect": hosts}
+    file = tmp_path / "server.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in more.items()))
+    words = ["cluster", "adopt", "--dir", str(home), "--config", str(file), "--node-id", "4"]
+    assert main([*words, "--execute"]) == 0, capsys.readouterr()
+    with session(f"{protected.plain}/adopted", {}) as nobody:
+        path = tree.topic_path("brought")
+        assert nobody.read(path) is not None
+        assert nobody.commit([Set(path, b"2")]).why == "NoAuth"
+    more["listeners"] = "PLAINTEXT://127.0.0.1:0"
+    with (
+        kafkalog.Broker(home, config={**more, "node.id": 4}) as node,
+        kafkalog.Admin(node.bootstrap_servers) as admin,
+    ):
+        wait_for(lambda: "brought" in admin.list_topics(), "it is the node's")
