@@ -104,6 +104,10 @@ def migrate(tour: Tour, nodes: Bridged, capsys: pytest.CaptureFixture[str]) -> N
         on_its_directory(tour, number, KAFKA)
     until(lambda: controller.reached() == MIGRATED, "the metadata are in the log")
     tour.whole()
+    first, *_ = NUMBERS
+    for stage, kind in ((KRAFT, OURS), (BRIDGE, KAFKA)):  # a step can be undone
+        nodes.stage = stage
+        on_its_directory(tour, first, kind)
     nodes.stage = KRAFT
     for number in NUMBERS:
         on_its_directory(tour, number, OURS)
