@@ -76,7 +76,7 @@ def given(nodes: Bridged, secret: Path) -> None:
 
 
 def shown(nodes: Bridged, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
-    """What the cluster was given, as commands show it."""
+    """The output of these commands."""
     found = {}
     for name, words in SHOWN.items():
         capsys.readouterr()
