@@ -19,6 +19,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
 import kafkalog
+from kafkalog.cli import serve
 from kafkalog.errors import Closed, InvalidSetting, MissingPackage
 from kafkalog.log.log import handle_of
 from kafkalog.metadata.image import Change, MetadataImage, Partition, Topic, empty_image
@@ -214,6 +215,12 @@ def test_a_port_alone_is_one_of_this_machine(tmp_path: Path, text: str, host: st
     config = {"kafkalog.http.listen": text}
     with kafkalog.Broker(tmp_path / "data", listeners=(), config=config) as broker:
         assert broker.http_address.rpartition(":")[0] == host
+
+
+def test_serve_says_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with kafkalog.Broker(tmp_path / "data", config=HTTP) as broker:
+        serve._say("data", broker)
+        assert f"metrics and health: http://{broker.http_address}\n" in capsys.readouterr().out
 
 
 def test_other_machines_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
