@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Container
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog.errors import KafkalogError
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from kafkalog.metadata.image import Change, MetadataImage, Partition
     from kafkalog.metrics.metric import Readings
     from kafkalog.replication.membership import QuorumReplica
+    from kafkalog.server.led_partitions import LedPartitions
     from kafkalog.server.network.reactor import Reactor
     from kafkalog.types import TopicPartition
 
@@ -91,11 +93,7 @@ class ImageCounts:
         last = self._last
         if last is not None and last[0] is image:
             return last[1]
-        found = _Counts()
-        for topic in image.topics.values():
-            least = self._min_isr(topic.name) if self._min_isr is not None else 1
-            for one in topic.partitions.values():
-                found = _added(found, one, node, least)
+        found = _counted(image, node, self._min_isr)
         self._last = image, found
         return found
 
@@ -126,38 +124,50 @@ class ImageCounts:
             readings.add(_REPLICAS + name, value)
 
 
-def _added(counts: _Counts, one: Partition, node: int, min_isr: int) -> _Counts:
-    led = one.leader == node
-    least = min(min_isr, len(one.replicas))
-    return _Counts(
-        counts.partitions + 1,
-        counts.leaderless + (one.leader == NO_LEADER),
-        counts.not_preferred + (one.leader not in one.replicas[:1]),
-        counts.leads + led,
-        counts.keeps + (node in one.replicas),
-        counts.under + (led and len(one.isr) < len(one.replicas)),
-        counts.under_min + (led and len(one.isr) < least),
-        counts.at_min + (led and len(one.isr) == least),
-        counts.moving + (led and bool(one.adding_replicas or one.removing_replicas)),
-    )  # fmt: skip
+def _counted(image: MetadataImage, node: int, min_isr: Callable[[str], int] | None) -> _Counts:
+    """Plain numbers: it may be a hundred thousand partitions."""
+    partitions = leaderless = not_preferred = leads = keeps = 0
+    under = under_min = at_min = moving = 0
+    for topic in image.topics.values():
+        least = min_isr(topic.name) if min_isr is not None else 1
+        for one in topic.partitions.values():
+            replicas, leader = one.replicas, one.leader
+            partitions += 1
+            leaderless += leader == NO_LEADER
+            not_preferred += leader not in replicas[:1]
+            keeps += node in replicas
+            if leader != node:
+                continue
+            leads += 1
+            in_sync, wanted = len(one.isr), min(least, len(replicas))
+            under += in_sync < len(replicas)
+            under_min += in_sync < wanted
+            at_min += in_sync == wanted
+            moving += bool(one.adding_replicas or one.removing_replicas)
+    return _Counts(partitions, leaderless, not_preferred, leads, keeps, under, under_min, at_min,
+                   moving)  # fmt: skip
 
 
 def read_followers(
-    readings: Readings, reactor: Reactor, led: Container[TopicPartition],
-    logs: dict[TopicPartition, Any],
-) -> None:  # fmt: skip
-    """Read how far the followers of the partitions led here are."""
+    readings: Readings, reactor: Reactor, led: LedPartitions, logs: Mapping[TopicPartition, Any]
+) -> None:
+    """Read how far the followers of the partitions led here are.  Where all replicas are in sync
+    and consumers see the end, nobody lacks anything: only the others are asked about."""
     lags: dict[int, int] = {}
-    for tp, log in logs.items():
-        if tp not in led:
-            continue
-        try:
-            followers = reactor.followers(*tp)
-        except KafkalogError:
+    for tp in led.partitions():
+        isr, log = led.isr(tp), logs.get(tp)
+        if isr is None or log is None:
             continue  # it has left since
-        for one in followers:
-            lag = log.log_end_offset - max(one.log_end, 0)
-            lags[one.follower.id] = max(lags.get(one.follower.id, 0), lag)
+        for node in isr.replicas:
+            if node != isr.leader:
+                lags.setdefault(node, 0)
+        end = log.log_end_offset
+        if len(isr.in_sync) == len(isr.replicas) and log.high_watermark >= end:
+            continue
+        with suppress(KafkalogError):
+            for one in reactor.followers(*tp):
+                lag = end - max(one.log_end, 0)
+                lags[one.follower.id] = max(lags.get(one.follower.id, 0), lag)
     for node, lag in sorted(lags.items()):
         readings.add("kafkalog_follower_lag_records", lag, broker=str(node))
 

@@ -59,7 +59,7 @@ def read_storage(
     Raises: Closed, ForkedHandle.
     """
     readings.add("kafkalog_partitions", len(manager.partitions()))
-    readings.add("kafkalog_logs_open", len(manager.handles()))
+    readings.add("kafkalog_logs_open", len(logs))
     readings.add("kafkalog_log_bytes", sum(one.size_bytes for one in logs.values()))
     readings.add("kafkalog_logs_offline", sum(one.offline for one in logs.values()))
     readings.add("kafka_server_replicamanager_produceridcount",

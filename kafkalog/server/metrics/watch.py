@@ -180,8 +180,7 @@ class Watch:
         bytes_in = 0 if replicas is None else replicas.bytes_in
         found.add("kafka_server_brokertopicmetrics_replicationbytesin_total", bytes_in)
         if replicas is not None:
-            led = set(replicas.led.partitions())
-            cluster.read_followers(found, node.reactor, led, logs)
+            cluster.read_followers(found, node.reactor, replicas.led, logs)
         room = self._config.kafkalog_metrics_max_partitions
         coordinators.read_groups(found, node.coordinator, self._groups, room, logs)
         coordinators.read_transactions(found, node.transactions)

@@ -25,10 +25,11 @@ from kafkalog.log.log import handle_of
 from kafkalog.metadata.image import Change, MetadataImage, Partition, Topic, empty_image
 from kafkalog.metrics.metric import OTHERS, Kind, Readings
 from kafkalog.metrics.table import BY_NAME, METRICS
-from kafkalog.replication.followers import Follower
+from kafkalog.replication.isr import Isr
 from kafkalog.server.broker import node_of
 from kafkalog.server.controller import Controller
 from kafkalog.server.error_counts import ErrorCounts
+from kafkalog.server.led_partitions import LedPartitions
 from kafkalog.server.metrics import cluster, watch
 from kafkalog.server.metrics.labels import Labels
 from kafkalog.types import TopicPartition
@@ -442,19 +443,31 @@ def test_elections_and_isrs(new: Partition, wanted: tuple[int, ...]) -> None:
 
 
 def test_the_lag_of_followers(tmp_path: Path) -> None:
-    with kafkalog.Log(tmp_path / "t-0") as log, Server() as server:
-        log.append_many([b"x"] * 5)
+    zero, one = TopicPartition("t", 0), TopicPartition("t", 1)
+    with (
+        kafkalog.Log(tmp_path / "t-0") as first, kafkalog.Log(tmp_path / "t-1") as second,
+        Server() as server,
+    ):  # fmt: skip
+        logs = {zero: first, one: second}
         server.reactor.put_topic("t", None)
-        server.reactor.put_partition(handle_of(log), leader_epoch=0, durable=False)
-        tp = TopicPartition("t", 0)
-        server.reactor.set_followers("t", 0, [Follower(2, True, True), Follower(3, True, True)])
-        readings = Readings(METRICS)
-        states = {tp: handle_of(log).state(), TopicPartition("t", 1): handle_of(log).state()}
-        cluster.read_followers(readings, server.reactor, {tp}, states)
-        assert readings.flat() == {
-            'kafkalog_follower_lag_records{broker="2"}': 5,
-            'kafkalog_follower_lag_records{broker="3"}': 5,
-        }
+        led = LedPartitions(threading.RLock(), logs, server.reactor, dict)
+        for tp, log in logs.items():
+            server.reactor.put_partition(handle_of(log), leader_epoch=0, durable=False)
+            led.lead(tp, Isr(1, 0, 0, (1, 2, 3), (1, 2, 3)))
+        first.append_many([b"x"] * 5)
+
+        def lags() -> dict[str, float]:
+            readings = Readings(METRICS)
+            states = {tp: handle_of(log).state() for tp, log in logs.items()}
+            cluster.read_followers(readings, server.reactor, led, states)
+            return readings.flat()
+
+        lag = "kafkalog_follower_lag_records"
+        assert lags() == {f'{lag}{{broker="2"}}': 5, f'{lag}{{broker="3"}}': 5}
+        led.remove(zero)
+        assert lags() == {f'{lag}{{broker="2"}}': 0, f'{lag}{{broker="3"}}': 0}
+        led.remove(one)
+        assert lags() == {}
 
 
 def test_error_codes_of_python_are_counted_wherever_they_are() -> None:
