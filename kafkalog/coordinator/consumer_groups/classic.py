@@ -19,6 +19,7 @@ from kafkalog.coordinator.consumer_groups.heartbeat import (
     assign,
     check_member,
     known_static,
+    look_again,
     reconcile,
     static_member,
     take_over,
@@ -39,8 +40,8 @@ from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.records import CONSUMER_PROTOCOL
 
 __all__ = [
-    "CONSUMER", "Joined", "Joining", "encoded", "join", "must_rejoin", "sender", "subscription",
-    "synced", "with_ids",
+    "CONSUMER", "Joined", "Joining", "encoded", "join", "keep_up", "must_rejoin", "sender",
+    "subscription", "synced", "with_ids",
 ]  # fmt: skip
 
 CONSUMER = "consumer"
@@ -176,6 +177,16 @@ def sender(changes: Changes, body: Any) -> Member:
     if member.epoch != body.generation_id:
         raise Refusal(ErrorCode.ILLEGAL_GENERATION)
     return member
+
+
+def keep_up(changes: Changes, now: Now) -> None:
+    """In a group without members that heartbeat, nobody else sees that topics have changed, or that
+    the partitions of a member that is gone are free.  (In Kafka 4.4.0 they are left alone until a
+    member joins.)"""
+    group = changes.group
+    if group.classic_count == len(group.members):
+        look_again(changes, now)
+        assign(changes, now)
 
 
 def must_rejoin(group: ConsumerGroup, member: Member) -> bool:

@@ -163,6 +163,9 @@ def downgrade(
     others, the group epoch before it joined, and whether its part of a later one is missing."""
     consumer = changes.group
     generation, rebalances = joined or (consumer.epoch, True)
+    if not rebalances:
+        epoch = consumer.assignment_epoch
+        rebalances = not all(one.reconciled(epoch) for one in consumer.members.values())
     left = {one.member_id for one in gone}
     made = Group(group.group_id, step.wall_ms)
     for member in consumer.members.values():
@@ -172,8 +175,8 @@ def downgrade(
     made.protocol = made.choose_protocol()
     made.subscribe(records.subscribed_topics(made))
     for one in made.members.values():
-        target, metadata = consumer.target.get(one.member_id, {}), one.metadata(made.protocol or "")
-        made.assign(one, encoded(target, metadata, topics))
+        has, metadata = _has(consumer.members[one.member_id]), one.metadata(made.protocol or "")
+        made.assign(one, encoded(has, metadata, topics))
     assignments = {one.member_id: one.assignment for one in made.members.values()}
     old = consumer_records.key_of(group.group_id, consumer_records.OLD_METADATA, "")
     foreign = {**group.foreign, old: consumer_records.OLD_METADATA}
@@ -192,6 +195,16 @@ def downgrade(
             rebalance.begin(shard, step, group)
 
     changes.then(written, lambda _step, _certain: None)
+
+
+def _has(member: Member) -> Mapping[UUID, Collection[int]]:
+    """What a member may have now.  Kafka writes its target: then two members may have a partition
+    if one joins before the rebalance that follows has ended."""
+    topics = {*member.assigned, *member.revoking}
+    return {
+        topic: {*member.assigned.get(topic, {}), *member.revoking.get(topic, {})}
+        for topic in topics
+    }
 
 
 def _downgraded(member: Member) -> ClassicMember:

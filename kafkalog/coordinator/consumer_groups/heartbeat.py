@@ -42,7 +42,7 @@ from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
     "Said", "assign", "check", "check_member", "fence", "heartbeat", "known_static", "leave",
-    "reconcile", "said_in", "static_member", "take_over",
+    "look_again", "reconcile", "said_in", "static_member", "take_over",
 ]  # fmt: skip
 
 NUMBER_BYTES, SMALL_BYTES = 60, 2_000
@@ -160,8 +160,7 @@ def take_over(changes: Changes, before: Member, member: Member, now: Now) -> boo
     patterns = _changed_pattern(changes, before, member)
     topics_changed = member.topics != before.topics
     bump = topics_changed or patterns == RESOLVED or assignor != _assignor(changes, now.limits)
-    if bump or group.stale(now.now_ms):
-        _look_at_topics(changes, now, bump)
+    look_again(changes, now, bump)
     return topics_changed or patterns != UNCHANGED
 
 
@@ -301,8 +300,10 @@ def _assignor(changes: Changes, limits: Limits) -> str:
     return found
 
 
-def _look_at_topics(changes: Changes, now: Now, bump: bool) -> None:
-    """A new group epoch, if the subscriptions or their topics have changed."""
+def look_again(changes: Changes, now: Now, bump: bool = False) -> None:
+    """A new group epoch, if the subscriptions (`bump`) or their topics have changed."""
+    if not bump and not changes.group.stale(now.now_ms):
+        return
     look_at_topics(changes, now, bump)
     if changes.group.old_metadata:
         changes.no_old_metadata()

@@ -164,12 +164,14 @@ class ClassicRequests:
     def _heartbeat(self, shard: GroupShard, group: Group, request: Call) -> _Plan:
         body = request.body
 
-        def work(changes: Changes, _step: Step) -> Body:
-            if classic.must_rejoin(changes.group, classic.sender(changes, body)):
-                raise Refusal(ErrorCode.REBALANCE_IN_PROGRESS)
-            return {}
+        def work(changes: Changes, step: Step) -> Body:
+            member = classic.sender(changes, body)
+            classic.keep_up(changes, self._consumers.now(group, step))
+            rejoins = classic.must_rejoin(changes.group, member)
+            return {"error_code": ErrorCode.REBALANCE_IN_PROGRESS} if rejoins else {}
 
-        def answer(step: Step, code: ErrorCode, _answer: Body) -> None:
+        def answer(step: Step, code: ErrorCode, answer: Body) -> None:
+            code = answer.get("error_code", code)
             self._watch(shard, step, group, body.member_id, code)
             step.answer(request.answer, error_code=code)
 

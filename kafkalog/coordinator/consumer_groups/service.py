@@ -86,7 +86,8 @@ class ConsumerGroups(NewerGroups[ConsumerGroup]):
             body, body.member_id or self._new_id(), request.client_id, request.client_host
         )
         assert group.consumer is not None, group.group_id
-        if said.member_id in group.consumer.members:
+        # A static member that joins may be refused until its earlier session has ended.
+        if said.epoch != JOINING and said.member_id in group.consumer.members:
             self.keep_session(shard, group, said.member_id, step.now_ms)
 
         def told(step: Step, code: ErrorCode, message: str | None, answer: Body) -> None:

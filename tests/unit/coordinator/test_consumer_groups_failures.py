@@ -210,3 +210,16 @@ def test_a_clock_that_was_set_back_delays_no_assignment() -> None:
     desk.enter("a")
     consumer(desk).assignment_ms += 3_600_000
     assert desk.enter("b").member_epoch == 3
+
+
+def test_a_static_member_that_missed_its_first_answer_joins_after_its_session(
+    desk: ConsumerDesk,
+) -> None:
+    """Its refused requests do not keep alive the member that the group knows."""
+    desk.enter("a", instance_id="one")
+    replies = []
+    for _ in range(6):
+        desk.wait(2_000)
+        replies.append(desk.enter("a", instance_id="one").error)
+    assert replies[0] is ErrorCode.UNRELEASED_INSTANCE_ID
+    assert ErrorCode.NONE in replies
