@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Generic, TypeVar
 
-from kafkalog.coordinator.core import Append, CoordinatorState
+from kafkalog.coordinator.core import Append, CoordinatorState, too_large
 from kafkalog.coordinator.step import Call, Step
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
@@ -162,7 +162,7 @@ class World(simulated.World, Generic[C]):
         error, written = ErrorCode.NONE, True
         if rng.random() < faults.append_fails:
             error = rng.choice(self._append_errors)
-            written = rng.random() < faults.append_fails_written
+            written = rng.random() < faults.append_fails_written and not too_large(error)
         slow = rng.random() < faults.append_slow
         delay_ms = rng.randint(0, self.patience.append_ms if slow else 3)
         self._ready_ms = max(self.now_ms + delay_ms, self._ready_ms)

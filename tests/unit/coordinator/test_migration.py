@@ -494,3 +494,42 @@ def test_a_static_member_is_replaced_among_members_that_heartbeat(desk: Consumer
     assert unknown.error is UNKNOWN
     left = desk.leave(("", "one"))
     assert left.members[0].error_code == NONE
+
+
+# ---- found by the simulation ---------------------------------------------------------------
+
+
+def test_partitions_of_the_dead_are_assigned_among_classic_members() -> None:
+    """Also when nobody joins, in a group that stays a consumer group."""
+    desk = of_policy("upgrade", group_consumer_assignment_interval_ms=1_000)
+    first, second = mixed(desk)
+    desk.beat("new", -1)
+    assert desk.heartbeat(first, 2) is NONE or desk.described().group_epoch > 2
+    desk.wait(1_000)
+    assert desk.heartbeat(first, 2) is REBALANCE
+    assert desk.heartbeat(second, 2) is REBALANCE
+    parts = [rejoin(desk, one)[1] for one in (first, second)]
+    assert sorted(parts[0] + parts[1]) == [0, 1, 2, 3]
+
+
+def test_a_downgraded_member_keeps_its_partitions_until_it_joins(desk: ConsumerDesk) -> None:
+    """The next member that heartbeats does not get what it still reads."""
+    (member_id,) = classic_group(desk, 1)
+    desk.enter("new")
+    desk.beat("new", -1)
+    described = desk.describe().members[0]
+    assert understood(described.member_assignment) == {"t": [0, 1, 2, 3]}
+    entered = desk.enter("again")
+    assert (entered.error, given(entered)) == (NONE, {})
+    assert assigned(desk)[member_id] == [0, 1, 2, 3]
+
+
+def test_a_replacement_among_members_on_their_way_is_followed_by_a_rebalance(
+    desk: ConsumerDesk,
+) -> None:
+    """Another classic member has not got its part yet."""
+    desk.enter("new", instance_id="one")
+    rejoin(desk, "b")
+    desk.join(protocols=owning(0, 1, 2, 3), instance="one")
+    listed = desk.listed()["g"]
+    assert (listed.group_type, listed.group_state) == ("classic", "PreparingRebalance")

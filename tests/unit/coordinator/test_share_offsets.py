@@ -10,7 +10,7 @@ from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.unit.coordinator.group_calls import config
-from tests.unit.coordinator.share_calls import SHARED, ShareDesk
+from tests.unit.coordinator.share_group_calls import SHARED, ShareDesk
 from tests.unit.coordinator.test_share_groups import states
 from tests.unit.coordinator.virtual_core import Reply
 
