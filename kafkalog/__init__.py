@@ -58,6 +58,7 @@ if _t.TYPE_CHECKING:
     from kafkalog.client.calls.quorum import QuorumInfo, QuorumReplica, RaftVoterEndpoint
     from kafkalog.client.calls.replicas import Reassignment
     from kafkalog.client.calls.results import Results
+    from kafkalog.client.calls.share_groups import ShareOffset
     from kafkalog.client.calls.tokens import DelegationToken
     from kafkalog.client.calls.topics import CreatedTopic, NewTopic
     from kafkalog.client.calls.transactions import (
@@ -149,6 +150,7 @@ __all__ = [
     "ScramCredentialInfo",
     "SentBatches",
     "SentRange",
+    "ShareOffset",
     "Store",
     "StringColumn",
     "Subscriber",
@@ -222,6 +224,7 @@ _LAZY = {
     "ScanBatch": "kafkalog.log.scan.scan",
     "ScramCredentialInfo": "kafkalog.client.calls.users",
     "SentRange": "kafkalog.client.buffer.delivery",
+    "ShareOffset": "kafkalog.client.calls.share_groups",
     "Store": "kafkalog.store",
     "StringColumn": "kafkalog.log.scan.scan",
     "Subscriber": "kafkalog.client.consumer.assignors",

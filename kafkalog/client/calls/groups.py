@@ -45,6 +45,8 @@ IDS_SINCE = 10
 
 NOT_NEWER = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 """Answers to ConsumerGroupDescribe about a group that is not there, or is of another type."""
+NEWER = ((apis.CONSUMER_GROUP_DESCRIBE, "consumer"), (apis.SHARE_GROUP_DESCRIBE, "share"))
+"""The APIs that describe groups whose members heartbeat, and the types of these groups."""
 
 
 class GroupListing(NamedTuple):
@@ -151,25 +153,28 @@ def describe_groups(
         answer = connection.call(apis.DESCRIBE_GROUPS, {"groups": some}, timeout_ms=wait_ms)
         found = {one.group_id: _group(cluster, one) for one in answer.groups}
         others = [name for name, one in found.items() if getattr(one, "state", "") == "Dead"]
-        if others and apis.CONSUMER_GROUP_DESCRIBE.key in connection.ranges:
+        for api, kind in NEWER:
+            if not others or api.key not in connection.ranges:
+                continue
             body = {"group_ids": others, "include_authorized_operations": False}
-            newer = connection.call(apis.CONSUMER_GROUP_DESCRIBE, body, timeout_ms=wait_ms)
+            newer = connection.call(api, body, timeout_ms=wait_ms)
             for row in newer.groups:
                 if row.error_code not in NOT_NEWER:
-                    found[row.group_id] = _newer_group(cluster, row)
+                    found[row.group_id] = _newer_group(cluster, row, kind)
+                    others.remove(row.group_id)
         return found.items()
 
     return each(cluster, groups, cluster.coordinator, ask, timeout_ms)
 
 
-def _newer_group(cluster: Cluster, found: Any) -> GroupInfo | errors.KafkalogError:
-    """A group whose members heartbeat (KIP-848)."""
+def _newer_group(cluster: Cluster, found: Any, kind: str) -> GroupInfo | errors.KafkalogError:
+    """A group whose members heartbeat (KIP-848, KIP-932)."""
     name = found.group_id
     if found.error_code:
         return failure(found.error_code, f"group {name!r}", found.error_message)
     members = tuple(sorted(
         MemberInfo(
-            one.member_id, one.instance_id, one.client_id, one.client_host,
+            one.member_id, getattr(one, "instance_id", None), one.client_id, one.client_host,
             tuple(sorted(
                 TopicPartition(row.topic_name, number)
                 for row in one.assignment.topic_partitions for number in row.partitions
@@ -178,7 +183,7 @@ def _newer_group(cluster: Cluster, found: Any) -> GroupInfo | errors.KafkalogErr
         for one in found.members
     ))  # fmt: skip
     return GroupInfo(
-        name, found.group_state, "consumer", found.assignor_name, members,
+        name, found.group_state, kind, found.assignor_name, members,
         cluster.coordinator(name),
     )  # fmt: skip
 

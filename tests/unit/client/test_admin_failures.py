@@ -71,6 +71,14 @@ MIXED: dict[Any, tuple[dict[str, Any], Callable[[Admin], Any]]] = {
         {"results": [{"group_id": "a", **REFUSED}, {"group_id": "b", **DONE}]},
         lambda admin: admin.delete_groups(["a", "b"]),
     ),
+    apis.ALTER_SHARE_GROUP_OFFSETS: (
+        {**DONE, "responses": of_topics("topic_name", "partitions", "partition_index")},
+        lambda admin: admin.alter_share_group_offsets("g", dict.fromkeys(BOTH, 1)),
+    ),
+    apis.DELETE_SHARE_GROUP_OFFSETS: (
+        {**DONE, "responses": [{"topic_name": "a", **REFUSED}, {"topic_name": "b", **DONE}]},
+        lambda admin: admin.delete_share_group_offsets("g", ["a", "b"]),
+    ),
     apis.DESCRIBE_PRODUCERS: (
         {"topics": of_topics("name", "partitions", "partition_index")},
         lambda admin: admin.describe_producers(BOTH),
@@ -166,10 +174,13 @@ def test_each_call_that_has_the_brokers_words_is_tried_here() -> None:
     used = {found for found in re.findall(r"\bapis\.(\w+)", text) if hasattr(apis, found)}
     asked = {api for name in used if isinstance(api := getattr(apis, name), Api)}
     found = {api.name for api in asked if worded(api.response.fields)}
-    # The quorum is a single item.
-    assert found - {"DescribeQuorum"} == {
-        api.name for api in (*MIXED, apis.UPDATE_FEATURES, apis.CONSUMER_GROUP_DESCRIBE)
-    }
+    # The quorum is a single item, and so is a group's description of offsets.
+    assert found - {"DescribeQuorum", "DescribeShareGroupOffsets"} == {
+        api.name
+        for api in (
+            *MIXED, apis.UPDATE_FEATURES, apis.CONSUMER_GROUP_DESCRIBE, apis.SHARE_GROUP_DESCRIBE,
+        )
+    }  # fmt: skip
 
 
 def test_a_group_of_the_newer_protocol_has_its_own_error(broker: Peer) -> None:
@@ -182,6 +193,7 @@ def test_a_group_of_the_newer_protocol_has_its_own_error(broker: Peer) -> None:
         {"group_id": "a", **REFUSED}, {"group_id": "b", **DONE, "group_state": "Empty"},
         {"group_id": "c", **missing},
     ]})  # fmt: skip
+    broker.on(apis.SHARE_GROUP_DESCRIBE, {"groups": [{"group_id": "c", **missing}]})
     with Admin(broker.servers, **QUICK) as admin:  # type: ignore[arg-type]
         results = admin.describe_groups(["a", "b", "c"])
     assert {name: one.state for name, one in results.done.items()} == {"b": "Empty", "c": "Dead"}

@@ -42,6 +42,7 @@ ASKED: dict[str, Callable[[Admin], Any]] = {
     "alter_user_scram_credentials": lambda a: a.alter_user_scram_credentials(
         [UserScramCredentialDeletion("u", "SCRAM-SHA-256")], **MS
     ),
+    "alter_share_group_offsets": lambda a: a.alter_share_group_offsets("g", {ZERO: 1}, **MS),
     "create_acls": lambda a: a.create_acls([ACL], **MS),
     "create_delegation_token": lambda a: a.create_delegation_token(**MS),
     "create_partitions": lambda a: a.create_partitions({"t": 3}, **MS),
@@ -51,6 +52,7 @@ ASKED: dict[str, Callable[[Admin], Any]] = {
     "delete_group_offsets": lambda a: a.delete_group_offsets("g", [ZERO], **MS),
     "delete_groups": lambda a: a.delete_groups(["g"], **MS),
     "delete_records": lambda a: a.delete_records({ZERO: 1}, **MS),
+    "delete_share_group_offsets": lambda a: a.delete_share_group_offsets("g", ["t"], **MS),
     "delete_topic": lambda a: a.delete_topic("t", **MS),
     "delete_topics": lambda a: a.delete_topics(["t"], **MS),
     "describe_acls": lambda a: a.describe_acls(**MS),
@@ -72,6 +74,7 @@ ASKED: dict[str, Callable[[Admin], Any]] = {
     "find_hanging_transactions": lambda a: a.find_hanging_transactions([ZERO], **MS),
     "list_config_resources": lambda a: a.list_config_resources(**MS),
     "list_group_offsets": lambda a: a.list_group_offsets("g", **MS),
+    "list_share_group_offsets": lambda a: a.list_share_group_offsets("g", **MS),
     "list_groups": lambda a: a.list_groups(**MS),
     "list_offsets": lambda a: a.list_offsets({ZERO: "latest"}, **MS),
     "list_partition_reassignments": lambda a: a.list_partition_reassignments(**MS),

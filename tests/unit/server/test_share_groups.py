@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import kafkalog
 from kafkalog.metadata.levels import SHARE_VERSION, SUPPORTED
 from kafkalog.server.broker import Broker
 from kafkalog.wire import apis
@@ -158,3 +159,27 @@ def test_a_cluster_without_the_feature_refuses_share_groups(raw: Raw) -> None:
     assert row.error_code == refused
     for api in (apis.ALTER_SHARE_GROUP_OFFSETS, apis.DELETE_SHARE_GROUP_OFFSETS):
         assert raw.call(api, 0, group_id="s", topics=[]).error_code == refused
+
+
+def test_an_administrator_sees_and_moves_share_groups(shared: Raw, broker: Broker) -> None:
+    shared.create("t", 2)
+    say(shared, "a", 0, subscribed_topic_names=["t"])
+    assigned(shared, "a", 2)
+    with kafkalog.Admin(broker.store) as admin:
+        assert [(one.group, one.kind) for one in admin.list_groups(kinds=["share"])] == [
+            ("s", "share")
+        ]
+        one = admin.describe_groups(["s", "none"])["s"]
+        assert (one.state, one.protocol_type, one.assignor) == ("Stable", "share", "simple")
+        assert [(m.member_id, m.assignment) for m in one.members] == [("a", (("t", 0), ("t", 1)))]
+        moved = admin.alter_share_group_offsets("s", {("t", 0): 1})
+        assert moved.errors["t", 0].code == ErrorCode.NON_EMPTY_GROUP
+        say(shared, "a", -1)
+        admin.alter_share_group_offsets("s", {("t", 0): 0}).check()
+        assert admin.list_share_group_offsets("s") == {("t", 0): (0, 0, 0)}
+        assert admin.list_share_group_offsets("s", [("t", 1)]) == {}
+        found = admin.delete_share_group_offsets("s", ["t", "none"])
+        assert found.done == {"t": None}
+        assert found.errors["none"].code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        admin.delete_groups(["s"]).check()
+        assert admin.list_groups(kinds=["share"]) == []
