@@ -293,6 +293,9 @@ def _groups() -> None:
         add(f"LeaveGroup {name}", apis.LEAVE_GROUP, 5, group_id=name, members=[{"member_id": "m"}])
         add(f"ConsumerGroupHeartbeat {name}", apis.CONSUMER_GROUP_HEARTBEAT, 1, group_id=name,
             member_id="m", member_epoch=5, subscribed_topic_names=["exact", "pre.a"])  # fmt: skip
+        for api in (apis.SHARE_FETCH, apis.SHARE_ACKNOWLEDGE):  # no session: only the group counts
+            add(f"{api.name} {name}", api, 1, group_id=name, member_id="m",
+                share_session_epoch=5, topics=[])  # fmt: skip
         add(f"OffsetDelete {name}", apis.OFFSET_DELETE, 0, group_id=name,
             topics=_by_name(partitions=[{"partition_index": 7}]))  # fmt: skip
     add("DescribeGroups", apis.DESCRIBE_GROUPS, 6, groups=list(_GROUPS),

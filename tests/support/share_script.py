@@ -7,7 +7,7 @@ range.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import UUID
 
@@ -38,9 +38,12 @@ ALONE = {"is_renew_ack": True, "max_wait_ms": 0, "min_bytes": 0, "max_bytes": 0,
 class ShareScript:
     """One broker, and its transcript."""
 
-    def __init__(self, raw: Raw, other: Raw, beats: bool) -> None:
-        """`beats`: members join their group first."""
-        self.raw, self.other, self.beats = raw, other, beats
+    def __init__(
+        self, raw: Raw, other: Raw, initialize: Callable[[str, UUID], None] | None = None
+    ) -> None:
+        """`initialize`: begins to keep the state of a group in the topic, without members; None:
+        members join their group first."""
+        self.raw, self.other, self.initialize = raw, other, initialize
         self.transcript: list[tuple[str, Any]] = []
         self.topic = UUID(int=0)
 
@@ -63,8 +66,10 @@ class ShareScript:
     def member(self, name: str, group: str = "g") -> ShareMember:
         """A member, in its group if there are any."""
         raw = self.raw if name == FIRST else self.other
-        if self.beats:
+        if self.initialize is None:
             self._join(raw, name, group)
+        elif name == FIRST:
+            self.initialize(group, self.topic)
         return ShareMember(raw, group, {self.topic: [0]}, name)
 
     def _join(self, raw: Raw, name: str, group: str) -> None:

@@ -4,10 +4,18 @@ answers."""
 from __future__ import annotations
 
 from pathlib import Path
+from queue import Queue
+from uuid import UUID
 
 import pytest
 
-from kafkalog.server.broker import Broker
+from kafkalog.coordinator.share_state.persister import (
+    UNINITIALIZED_OFFSET,
+    InitializeState,
+    StateChanged,
+)
+from kafkalog.server.broker import Broker, node_of
+from kafkalog.wire.error_codes import ErrorCode
 from tests.support import apache
 from tests.support.raw import Raw
 from tests.support.share_script import SETTINGS, ShareScript
@@ -24,7 +32,14 @@ def test_kafka_answers_the_same(tmp_path: Path, kafka_jars: Path) -> None:
         Raw(broker.bootstrap_servers) as raw,
         Raw(broker.bootstrap_servers) as other,
     ):
-        ours = ShareScript(raw, other, beats=False)
+
+        def initialize(group: str, topic: UUID) -> None:
+            state = InitializeState(topic, 0, 1, UNINITIALIZED_OFFSET)
+            found: Queue[StateChanged] = Queue()
+            node_of(broker).persister.initialize(group, [state], lambda done: found.put(done[0]))
+            assert found.get(timeout=60).error is ErrorCode.NONE
+
+        ours = ShareScript(raw, other, initialize)
         ours.prepare()
         ours.run()
     with (
@@ -32,7 +47,7 @@ def test_kafka_answers_the_same(tmp_path: Path, kafka_jars: Path) -> None:
         Raw(kafka.bootstrap_servers) as raw,
         Raw(kafka.bootstrap_servers) as other,
     ):
-        theirs = ShareScript(raw, other, beats=True)
+        theirs = ShareScript(raw, other)
         theirs.prepare()
         theirs.run()
     for number, (mine, kafkas) in enumerate(zip(ours.transcript, theirs.transcript, strict=True)):
