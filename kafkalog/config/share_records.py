@@ -59,7 +59,7 @@ class ShareRecordsConfig(Settings):
         100, "The lowest share.partition.max.record.locks of a group.", low=100, high=2_000
     )
     group_share_max_partition_max_record_locks = Whole(
-        4_000, "The highest share.partition.max.record.locks of a group.", low=2_000, high=20_000
+        4_000, "The highest share.partition.max.record.locks of a group.", low=2_000, high=10_000
     )
     group_share_max_share_sessions = Whole(
         2_000, "Members of share groups that may read from a broker at the same time.", low=1

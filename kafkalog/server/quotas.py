@@ -245,7 +245,7 @@ class _Meter:
         self._quotas = quotas
         self._who = peer.principal, peer.client_id
         self._time = quotas.bucket(Buckets.REQUEST, *self._who)
-        self._bytes = self._size = 0
+        self._bytes = self._size = self._fetched = self._fetched_size = 0
         if request.api is apis.PRODUCE:
             self._bytes = quotas.bucket(Buckets.PRODUCE, *self._who)
             self._size = request.size + _header_bytes(request)
@@ -253,6 +253,11 @@ class _Meter:
         self._wait_until_s = 0.0
         self._spent_ns = 0
         self._began_ns = time.monotonic_ns()
+
+    def fetch(self, count: int) -> None:
+        """As Meter.fetch."""
+        self._fetched = self._quotas.bucket(Buckets.FETCH, *self._who)
+        self._fetched_size = count
 
     def pause(self) -> None:
         """As Meter.pause."""
@@ -284,10 +289,11 @@ class _Meter:
         self.pause()
         of_time = 0 if silent else self._quotas.charge_time(self._time, self._spent_ns)
         of_bytes = self._quotas.charge(self._bytes, self._size)
+        of_fetch = self._quotas.charge(self._fetched, self._fetched_size)
         left_s = self._wait_until_s - self._quotas.now_s() if self._wait_until_s else 0.0
-        self._time = self._bytes = 0
+        self._time = self._bytes = self._fetched = 0
         self._wait_until_s = 0.0
-        return max(of_time, of_bytes, round(left_s * 1000))
+        return max(of_time, of_bytes, of_fetch, round(left_s * 1000))
 
 
 def _header_bytes(request: Request) -> int:

@@ -50,6 +50,9 @@ class Meter(Protocol):
     def pause(self) -> None:
         """The thread has left the request: another one answers it later."""
 
+    def fetch(self, count: int) -> None:
+        """Count bytes of records that the answer has."""
+
     def mutate(self, count: int) -> None:
         """Count partitions that the request creates or deletes.
 

@@ -173,6 +173,8 @@ def _answer_fetch(node: Node, request: Request, answer: Answer) -> None:
     if answer.refused is not None:
         request.answer(_whole(answer.refused))
         return
+    if request.meter is not None:
+        request.meter.fetch(sum(len(one.records) for one in answer.found.values()))
     rows: dict[Where, dict[str, Any]] = {}
     for where, found in answer.found.items():
         rows[where] = _found_row(found)

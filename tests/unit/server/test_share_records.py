@@ -8,6 +8,8 @@ from uuid import UUID
 
 import pytest
 
+import kafkalog
+from kafkalog.client.calls.acls import AclBinding
 from kafkalog.clock import ManualClock
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.server.shares import shares_of
@@ -20,6 +22,7 @@ from tests.support.waiting import wait_for
 
 GROUP_KIND = 32
 LOCK_MS = 30_000
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 @pytest.fixture
@@ -328,8 +331,6 @@ def test_a_group_begins(
 
 def test_a_group_without_uncommitted_records(raw: Raw, topic: UUID, broker: Broker) -> None:
     """With read_committed, records of aborted transactions are not delivered."""
-    import kafkalog
-
     raw.alter(GROUP_KIND, "g", share_isolation_level="read_committed")
     with kafkalog.Producer(broker.store, transactional_id="x") as producer:
         for number in range(3):
@@ -384,6 +385,35 @@ def test_wrong_requests(raw: Raw, topic: UUID) -> None:
     acks: dict[Any, Any] = {(UUID(int=5), 0): [(0, 0, [1])], (topic, 7): [(0, 0, [1])]}
     assert list(codes(member.acknowledge(acks)).values()) == [
         ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]  # fmt: skip
+
+
+def test_rights_and_quotas(make_broker: Callable[..., Broker], persister: MemoryPersister) -> None:
+    """READ on the group and on each topic; the bytes of records count as those of Fetch."""
+    broker = make_broker(authorizer_class_name=AUTHORIZER)
+    name = "User:ANONYMOUS"
+    with Raw(broker.bootstrap_servers) as raw, kafkalog.Admin(broker.store) as admin:
+        admin.create_topic("t", 1)
+        topic = node_of(broker).image.topics["t"].id
+        member = ShareMember(raw, "g", {topic: [0]})
+        assert member.fetch().error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        assert member.acknowledge({}).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        admin.create_acls([AclBinding("group", "g", name, "read")])
+        denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert codes(member.fetch(max_wait_ms=1_000)) == {0: denied}
+        assert codes(member.acknowledge({(topic, 0): [(0, 0, [1])]})) == {0: denied}
+        admin.create_acls([AclBinding("topic", "t", name, "read")])
+        begin(broker, member)
+        with kafkalog.Producer(broker.store) as producer:
+            producer.send("t", b"x" * 1_000)
+            producer.flush()
+        quota = {"key": "consumer_byte_rate", "value": 100.0, "remove": False}
+        entity = [{"entity_type": "client-id", "entity_name": "raw"}]
+        admin.create_acls([AclBinding("cluster", "kafka-cluster", name, "alter_configs")])
+        changed = raw.call(apis.ALTER_CLIENT_QUOTAS, validate_only=False,
+                           entries=[{"entity": entity, "ops": [quota]}])  # fmt: skip
+        assert not changed.entries[0].error_code
+        found = member.fetch(max_wait_ms=1_000)
+        assert acquired(found) == {0: {0: 1}} and found.throttle_time_ms > 0
 
 
 def test_a_deleted_topic_ends_what_waits(raw: Raw, member: ShareMember, other: ShareMember) -> None:
