@@ -1,4 +1,4 @@
-"""What members ask of a partition's leader, and what it answers."""
+"""The requests of members to a partition's leader, and its answers."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Answer(NamedTuple):
     """The outcome of a request."""
 
     refused: Refused | None
-    """Of the whole request."""
+    """The whole request is refused; None: it is not."""
     acked: Acked
     found: Mapping[Where, Found]
     """By partition, those that the member is to see."""

@@ -17,6 +17,7 @@ import pytest
 from kafkalog.server.handlers import ROUTES
 from kafkalog.wire import apis
 from kafkalog.wire.api import REQUEST_NAMES_MAX, Api
+from kafkalog.wire.error_codes import ErrorCode
 from tests.hostile.attack import CLOSED, answer_of
 from tests.hostile.victim import MIB, Victim
 from tests.hostile.worst import TOPIC, WORST, Request, worst
@@ -29,6 +30,7 @@ GROWS_BYTES, MOST_GROW_BYTES = 32 * MIB, 700 * MIB
 TOPICS = 10_000 if LONG else 1_000
 EVERYTHING_BYTES = (16 + TOPICS // 10) * MIB
 PARTITIONS = 10
+SHARE_KEY = "g:AAAAAAAAAAAAAAAAAAAAAw:0"
 UNREAD = 2
 ATTACKERS = 4
 P99_MS = 5_000
@@ -38,13 +40,25 @@ P99_MS = 5_000
 @pytest.fixture(scope="module")
 def victim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
     """With everything open that requests name: logs, and both coordinators' journals."""
-    made = Victim(tmp_path_factory.mktemp("victim"), transaction_state_log_num_partitions=1)
+    made = Victim(
+        tmp_path_factory.mktemp("victim"), transaction_state_log_num_partitions=1,
+        share_coordinator_state_topic_num_partitions=1,
+    )  # fmt: skip
     made.create(TOPIC, PARTITIONS)
     with contextlib.closing(made.peer()) as peer:
         peer.produce({(TOPIC, number): one() for number in range(PARTITIONS)})
         fields = {"transactional_id": "first", "transaction_timeout_ms": 60_000,
                   "producer_id": -1, "producer_epoch": -1}  # fmt: skip
         peer.ask(apis.FIND_COORDINATOR, 3, {"key": "first", "key_type": 1})
+        state = {"group_id": "g", "topics": [{"topic_id": uuid.UUID(int=3), "partitions": [
+            {"partition": 0, "leader_epoch": 0}]}]}  # fmt: skip
+        peer.ask(apis.FIND_COORDINATOR, 6, {"key_type": 2, "coordinator_keys": [SHARE_KEY]})
+        unready = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        wait_for(
+            lambda: peer.ask(apis.READ_SHARE_GROUP_STATE, 0, state).results[0].partitions[0]
+            .error_code not in unready,
+            "the coordinator of share groups' states has read its journal",
+        )  # fmt: skip
         wait_for(
             lambda: peer.ask(apis.INIT_PRODUCER_ID, 3, fields).error_code == 0,
             "the coordinator of transactions has read its journal",

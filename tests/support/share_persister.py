@@ -33,7 +33,7 @@ class Kept:
         self.offsets: dict[int, tuple[int, int]] = {}
 
     def batches(self) -> list[StateBatch]:
-        """What is kept, as ranges."""
+        """All that is kept, as ranges."""
         found: list[StateBatch] = []
         for offset in sorted(one for one in self.offsets if one >= self.start):
             value = self.offsets[offset]

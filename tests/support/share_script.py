@@ -210,7 +210,7 @@ class ShareScript:
         self.note("forgotten", one.fetch(forgotten_topics_data=forgotten))
 
     def renewals(self, one: ShareMember) -> None:
-        """Of locks."""
+        """Locks are renewed."""
         renew = {(self.topic, 0): [(21, 22, [4])]}
         self.note("not announced", one.acknowledge(renew))
         self.note("renewed", one.acknowledge(renew, is_renew_ack=True))

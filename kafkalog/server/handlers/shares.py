@@ -109,7 +109,7 @@ def _check_renewal(request: Request) -> None:
 
 
 def _acks(topics: Iterable[Any]) -> dict[Where, list[Acknowledgement]]:
-    """What a request acknowledges, by partition."""
+    """The acknowledgements of a request, by partition."""
     found: dict[Where, list[Acknowledgement]] = {}
     for topic in topics:
         for one in topic.partitions:

@@ -121,7 +121,7 @@ def test_a_fetch_waits_for_records(raw: Raw, member: ShareMember, other: ShareMe
     assert acquired(member.fetched()) == {0: {0: 1, 1: 1}}
 
 
-def test_a_fetch_waits_for_what_others_hold(
+def test_a_fetch_waits_for_records_that_others_hold(
     raw: Raw, member: ShareMember, other: ShareMember, topic: UUID, clock: ManualClock
 ) -> None:
     """Released records, and those whose lock has ended."""
@@ -416,7 +416,9 @@ def test_rights_and_quotas(make_broker: Callable[..., Broker], persister: Memory
         assert acquired(found) == {0: {0: 1}} and found.throttle_time_ms > 0
 
 
-def test_a_deleted_topic_ends_what_waits(raw: Raw, member: ShareMember, other: ShareMember) -> None:
+def test_a_deleted_topic_ends_requests_that_wait(
+    raw: Raw, member: ShareMember, other: ShareMember
+) -> None:
     fill(raw, 1)
     member.fetch()
     member.send_fetch(max_wait_ms=600_000)
