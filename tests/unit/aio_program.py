@@ -28,6 +28,12 @@ from kafkalog import (
 TP = TopicPartition("t", 0)
 
 
+async def share_groups(admin: aio.Admin) -> None:
+    await admin.list_share_group_offsets("g")
+    await admin.alter_share_group_offsets("g", {TP: 1})
+    await admin.delete_share_group_offsets("g", ["t"])
+
+
 async def administrate() -> None:
     async with aio.Admin("h:1", client_id="me") as admin:
         names: list[str] = await admin.list_topics(internal=True, timeout_ms=1_000)
@@ -47,9 +53,7 @@ async def administrate() -> None:
         await admin.list_group_offsets("g")
         await admin.alter_group_offsets("g", {TP: 1})
         await admin.delete_group_offsets("g", [TP])
-        await admin.list_share_group_offsets("g")
-        await admin.alter_share_group_offsets("g", {TP: 1})
-        await admin.delete_share_group_offsets("g", ["t"])
+        await share_groups(admin)
         await admin.remove_group_members("g")
         await admin.delete_groups(["g"])
         await admin.list_offsets({TP: -1})
