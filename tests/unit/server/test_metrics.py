@@ -175,7 +175,8 @@ def test_a_controller_alone(tmp_path: Path) -> None:
         assert "kafka_server_raft_metrics_current_epoch" in found
         assert "kafka_server_socket_server_metrics_connection_count" in found
         assert "kafka_log_log_size" not in found
-        assert node.metrics()["kafka_controller_kafkacontroller_activecontrollercount"] == 1
+        active = "kafka_controller_kafkacontroller_activecontrollercount"
+        wait_for(lambda: node.metrics()[active] == 1, "it is the active one")
         info = next(name for name in node.metrics() if name.startswith("kafkalog_node_info"))
         assert 'roles="controller"' in info
 
