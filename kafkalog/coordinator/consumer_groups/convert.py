@@ -198,8 +198,8 @@ def downgrade(
 
 
 def _has(member: Member) -> Mapping[UUID, Collection[int]]:
-    """What a member may have now.  Kafka writes its target: then two members may have a partition
-    if one joins before the rebalance that follows has ended."""
+    """The partitions that a member may have now.  Kafka writes its target: then two members may
+    have a partition if one joins before the rebalance that follows has ended."""
     topics = {*member.assigned, *member.revoking}
     return {
         topic: {*member.assigned.get(topic, {}), *member.revoking.get(topic, {})}

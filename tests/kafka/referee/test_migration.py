@@ -22,6 +22,17 @@ pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(300)]
 POLICIES = ["disabled", "upgrade", "downgrade", "bidirectional"]
 
 
+SOONER = (
+    ("rolling: heartbeat c []", {"error_code": 27}),
+    (
+        "rolling: heartbeat c []",
+        {"error_code": 0},
+    ),
+)
+"""In a consumer group of classic members only, Kafka leaves the partitions of a member that is gone
+alone until somebody joins; here a heartbeat of the others assigns them."""
+
+
 def of_policy(policy: str) -> dict[str, str]:
     return {
         **SETTINGS,
@@ -58,6 +69,8 @@ def test_kafka_answers_and_writes_the_same(tmp_path: Path, policy: str) -> None:
         theirs.prepare()
         theirs.run()
     different = differences(ours.transcript, theirs.transcript)
+    if policy == "upgrade":
+        different = [one for one in different if one[1:] != SOONER]
     assert not different, pformat(different)
     found: list[Any] = []
     for script, directory in ((ours, tmp_path / "ours"), (theirs, tmp_path / "kafkas")):

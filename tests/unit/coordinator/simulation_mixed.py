@@ -342,9 +342,9 @@ def unsettled(world: MixedWorld, processes: list[Process]) -> str:
         for number in range(count)
     }
     owned = [part for one in alive for part in one.owned]
-    members = group.members if group.is_classic else group.consumer.members  # type: ignore[union-attr]
-    state = group.state if group.is_classic else group.consumer.state  # type: ignore[union-attr]
-    same = set(members) == {one.member_id for one in alive} and state.value == "Stable"
+    part: Any = group if group.is_classic else group.consumer
+    state = part.state
+    same = set(part.members) == {one.member_id for one in alive} and state.value == "Stable"
     settled = same and len(owned) == len(set(owned)) and set(owned) == wanted
     mine = {one.name: (one.member_id, len(one.owned)) for one in alive}
     return "" if settled else f"{state} {mine} {picture(group)}"
