@@ -225,8 +225,9 @@ def _bounds(
     return starts, ends
 
 
-def _members(info: "GroupInfo", options: argparse.Namespace) -> None:
-    rows = [
+def member_rows(info: "GroupInfo") -> list[dict[str, Any]]:
+    """The members of a group, and their partitions."""
+    return [
         {
             "group": info.group,
             "member": m.member_id,
@@ -237,26 +238,36 @@ def _members(info: "GroupInfo", options: argparse.Namespace) -> None:
         }
         for m in info.members
     ]
+
+
+def _members(info: "GroupInfo", options: argparse.Namespace) -> None:
     fields = ["member", "instance", "host", "client", "partitions"]
-    show_rows(rows, fields, as_json=options.json, none=f"group {info.group} has no members")
+    show_rows(
+        member_rows(info), fields, as_json=options.json, none=f"group {info.group} has no members"
+    )
 
 
 def _state(
     admin: "Admin", info: "GroupInfo", listed: str | None, options: argparse.Namespace
 ) -> None:
+    row = coordinator_row(admin, info, listed or info.state)
+    show_rows([row], list(row), as_json=options.json, none="")
+
+
+def coordinator_row(admin: "Admin", info: "GroupInfo", state: str) -> dict[str, Any]:
+    """A group's state, and the node that coordinates it."""
     from kafkalog.client.link.transport import Address
 
     nodes = {one.node: one for one in admin.describe_cluster().nodes}
     at = nodes.get(info.coordinator)
     where = Address(at.host, at.port) if at is not None else "unknown"
-    row = {
+    return {
         "group": info.group,
         "coordinator": f"{where} (node {info.coordinator})",
-        "state": listed or info.state,
+        "state": state,
         "assignor": info.assignor,
         "members": len(info.members),
     }
-    show_rows([row], list(row), as_json=options.json, none="")
 
 
 # ---- changes -------------------------------------------------------------------------------
@@ -270,7 +281,7 @@ def _reset(admin: "Admin", options: argparse.Namespace, name: str) -> None:
     if state not in ("Empty", "Dead"):
         raise CommandError(f"group {name!r} is {state}: its members must end first")
     before = admin.list_group_offsets(name)
-    partitions = _chosen(admin, options, sorted(before))
+    partitions = chosen(admin, options, sorted(before), "committed")
     plan = plan_reset(admin, target, partitions, {tp: c.offset for tp, c in before.items()})
     if options.execute:
         admin.alter_group_offsets(name, plan).check()
@@ -293,16 +304,18 @@ def _reset(admin: "Admin", options: argparse.Namespace, name: str) -> None:
     print(f"group {name}: this {done}")
 
 
-def _chosen(
-    admin: "Admin", options: argparse.Namespace, committed: "list[TopicPartition]"
+def chosen(
+    admin: "Admin", options: argparse.Namespace, every: "list[TopicPartition]", done: str
 ) -> "list[TopicPartition]":
+    """The partitions of --topic, or of --all-topics: `every`, for which the group has "committed",
+    or that it has "read" (`done`).  Raises: UsageError."""
     texts = spread(options.topic)
     if bool(texts) == options.all_topics:
-        raise UsageError("which topics? give --topic, or --all-topics for all that it committed")
+        raise UsageError(f"which topics? give --topic, or --all-topics for all that it {done}")
     if options.all_topics:
-        if not committed:
-            raise UsageError("--all-topics: the group has committed nothing")
-        return committed
+        if not every:
+            raise UsageError(f"--all-topics: the group has {done} nothing")
+        return every
     return sorted({tp for text in texts for tp in partitions_of(admin, text)})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from kafkalog import arguments
 from kafkalog.arguments import INT64_MAX, whole_number
@@ -12,6 +13,8 @@ from kafkalog.client.link.locked_cluster import Locked
 from kafkalog.types import TopicPartition
 
 __all__ = ["AdminShareGroups"]
+
+Tp = TypeVar("Tp", bound=tuple[str, int])
 
 
 class AdminShareGroups(Locked):
@@ -35,7 +38,7 @@ class AdminShareGroups(Locked):
     def alter_share_group_offsets(
         self,
         group: str,
-        offsets: Mapping[tuple[str, int], int],
+        offsets: Mapping[Tp, int],
         timeout_ms: int | None = None,
     ) -> Results[TopicPartition, None]:
         """Let partitions begin elsewhere for a share group that has no members, or that is new.
