@@ -37,7 +37,7 @@ COMMANDS: dict[str, str] = {
     "consume": "print the records of a topic, from a data directory or a broker",
     "topics": "show, create, alter and delete topics; delete records",
     "groups": "show consumer groups and their lag; reset offsets; delete groups",
-    "share-groups": "show share groups and their lag; move where they begin; delete them",
+    "share-groups": "show share groups and their lag; reset offsets; delete groups",
     "transactions": "list and describe transactions; find hanging ones and end them",
     "configs": "show and change settings of topics, brokers, groups and clients",
     "quotas": "show and change the quotas of clients: bytes, time, connections",
