@@ -296,6 +296,12 @@ def _groups() -> None:
         for api in (apis.SHARE_FETCH, apis.SHARE_ACKNOWLEDGE):  # no session: only the group counts
             add(f"{api.name} {name}", api, 1, group_id=name, member_id="m",
                 share_session_epoch=5, topics=[])  # fmt: skip
+        add(f"ShareGroupHeartbeat {name}", apis.SHARE_GROUP_HEARTBEAT, 1, group_id=name,
+            member_id="m", member_epoch=5, subscribed_topic_names=["exact", "pre.a"])  # fmt: skip
+        add(f"AlterShareGroupOffsets {name}", apis.ALTER_SHARE_GROUP_OFFSETS, 0, group_id=name,
+            topics=[])  # fmt: skip
+        add(f"DeleteShareGroupOffsets {name}", apis.DELETE_SHARE_GROUP_OFFSETS, 0, group_id=name,
+            topics=[])  # fmt: skip
         add(f"OffsetDelete {name}", apis.OFFSET_DELETE, 0, group_id=name,
             topics=_by_name(partitions=[{"partition_index": 7}]))  # fmt: skip
     add("DescribeGroups", apis.DESCRIBE_GROUPS, 6, groups=list(_GROUPS),
@@ -303,6 +309,10 @@ def _groups() -> None:
     add("DescribeGroups v4", apis.DESCRIBE_GROUPS, 4, groups=list(_GROUPS))
     add("ConsumerGroupDescribe", apis.CONSUMER_GROUP_DESCRIBE, 1, group_ids=list(_GROUPS),
         include_authorized_operations=True)  # fmt: skip
+    add("ShareGroupDescribe", apis.SHARE_GROUP_DESCRIBE, 1, group_ids=list(_GROUPS),
+        include_authorized_operations=True)  # fmt: skip
+    add("DescribeShareGroupOffsets of all", apis.DESCRIBE_SHARE_GROUP_OFFSETS, 1,
+        groups=[{"group_id": name, "topics": None} for name in _GROUPS])  # fmt: skip
     add("ListGroups", apis.LIST_GROUPS, 5)
     add("DeleteGroups", apis.DELETE_GROUPS, 2, groups_names=list(NONE))
 
