@@ -9,7 +9,8 @@ from kafkalog.security.permissions import Kind, Operation
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
-    "group_operations", "hidden_members", "named_topics", "offsets_refused", "share_offsets",
+    "group_operations", "hidden_members", "named_topics", "offsets_refused", "only_whole",
+    "share_offsets",
 ]  # fmt: skip
 
 DENIED = "The group has described topic(s) that the client is not authorized to describe."
@@ -73,9 +74,21 @@ def offsets_refused(topic: Any) -> dict[str, Any]:
     }
 
 
+def only_whole(check: Any) -> None:
+    """An answer that refuses the whole request has no rows of refused items."""
+
+    def change(answer: dict[str, Any]) -> None:
+        if answer.get("error_code"):
+            check.refused.clear()
+
+    check.after.append(change)
+
+
 def share_offsets(check: Any) -> None:
     """DescribeShareGroupOffsets: several groups, each with topics of its own; if it asks for all,
     those that may be described are the answer."""
+    for row in check.refused.get("groups", ()):
+        row.pop("topics", None)
     refused: dict[str, list[dict[str, Any]]] = {}
     for group in check.body.groups:  # one may be named several times
         rows = refused.setdefault(group.group_id, [])

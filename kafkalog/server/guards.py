@@ -23,6 +23,7 @@ from kafkalog.server.group_guards import (
     hidden_members,
     named_topics,
     offsets_refused,
+    only_whole,
     share_offsets,
 )
 from kafkalog.server.handlers.configs import BROKER_LOGGER
@@ -340,10 +341,7 @@ def _offset_fetch_of_one(check: _Check) -> None:
         _each(_DESCRIBE, Kind.TOPIC, "topics", goes_on=True)(check)
 
 
-_OF_KEY = {
-    0: (_DESCRIBE, Kind.GROUP),
-    1: (_DESCRIBE, Kind.TRANSACTIONAL_ID),
-}
+_OF_KEY = {0: (_DESCRIBE, Kind.GROUP), 1: (_DESCRIBE, Kind.TRANSACTIONAL_ID)}
 """The right that FindCoordinator asks for, by key type."""
 
 
@@ -521,6 +519,8 @@ _REFUSED: Mapping[int, Callable[[Request, _Denial], Answer | None]] = {
     apis.DESCRIBE_USER_SCRAM_CREDENTIALS.key: _users,
     apis.LEAVE_GROUP.key: _code_only,
     apis.OFFSET_DELETE.key: _code_only,
+    apis.ALTER_SHARE_GROUP_OFFSETS.key: _code_only,
+    apis.DELETE_SHARE_GROUP_OFFSETS.key: _code_only,
     apis.UPDATE_FEATURES.key: _code_only,
     apis.OFFSET_FETCH.key: _offsets_of_one,
     apis.LIST_PARTITION_REASSIGNMENTS.key: _reassignments,
@@ -553,9 +553,9 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
     (apis.DESCRIBE_SHARE_GROUP_OFFSETS, _each(_DESCRIBE, _G, "groups", "group_id"),
      share_offsets),
     (apis.ALTER_SHARE_GROUP_OFFSETS, _whole(_READ, _G, "group_id"),
-     _each(_READ, _T, "topics", "topic_name", goes_on=True)),
+     _each(_READ, _T, "topics", "topic_name", goes_on=True), only_whole),
     (apis.DELETE_SHARE_GROUP_OFFSETS, _whole(_DELETE, _G, "group_id"),
-     _each(_READ, _T, "topics", "topic_name", goes_on=True)),
+     _each(_READ, _T, "topics", "topic_name", goes_on=True), only_whole),
     (apis.LIST_GROUPS, _when(lambda check: not check.allows(_DESCRIBE, Kind.CLUSTER, quiet=True),
                              _shown(_DESCRIBE, _G, "groups", "group_id"))),
     (apis.DELETE_GROUPS, _each(_DELETE, _G, "groups_names")),

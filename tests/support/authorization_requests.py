@@ -274,6 +274,10 @@ def _offsets() -> None:
         "topics": None, "member_epoch": -1} for name in TOPICS])  # fmt: skip
 
 
+def _shared(**fields: Any) -> list[dict[str, Any]]:
+    return [{"topic_name": one["name"], **fields} for one in _by_name()]
+
+
 def _groups() -> None:
     for kind in (0, 1):
         add(f"FindCoordinator {kind}", apis.FIND_COORDINATOR, 4, key_type=kind,
@@ -299,9 +303,9 @@ def _groups() -> None:
         add(f"ShareGroupHeartbeat {name}", apis.SHARE_GROUP_HEARTBEAT, 1, group_id=name,
             member_id="m", member_epoch=5, subscribed_topic_names=["exact", "pre.a"])  # fmt: skip
         add(f"AlterShareGroupOffsets {name}", apis.ALTER_SHARE_GROUP_OFFSETS, 0, group_id=name,
-            topics=[])  # fmt: skip
+            topics=_shared(partitions=[{"partition_index": 0, "start_offset": 0}]))  # fmt: skip
         add(f"DeleteShareGroupOffsets {name}", apis.DELETE_SHARE_GROUP_OFFSETS, 0, group_id=name,
-            topics=[])  # fmt: skip
+            topics=_shared())  # fmt: skip
         add(f"OffsetDelete {name}", apis.OFFSET_DELETE, 0, group_id=name,
             topics=_by_name(partitions=[{"partition_index": 7}]))  # fmt: skip
     add("DescribeGroups", apis.DESCRIBE_GROUPS, 6, groups=list(_GROUPS),
@@ -311,6 +315,8 @@ def _groups() -> None:
         include_authorized_operations=True)  # fmt: skip
     add("ShareGroupDescribe", apis.SHARE_GROUP_DESCRIBE, 1, group_ids=list(_GROUPS),
         include_authorized_operations=True)  # fmt: skip
+    add("DescribeShareGroupOffsets", apis.DESCRIBE_SHARE_GROUP_OFFSETS, 1, groups=[
+        {"group_id": name, "topics": _shared(partitions=[0])} for name in _GROUPS])  # fmt: skip
     add("DescribeShareGroupOffsets of all", apis.DESCRIBE_SHARE_GROUP_OFFSETS, 1,
         groups=[{"group_id": name, "topics": None} for name in _GROUPS])  # fmt: skip
     add("ListGroups", apis.LIST_GROUPS, 5)
