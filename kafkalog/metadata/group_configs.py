@@ -53,13 +53,14 @@ class GroupEntry(NamedTuple):
 def group_entries(own: Mapping[str, str], static: BrokerConfig) -> Iterator[GroupEntry]:
     """Every setting of a group, for DescribeConfigs."""
     for name, setting in GroupSettings.table.items():
+        stands = setting.synonym in static  # a setting of the broker stands for it
+        source = STATIC_SOURCE if stands and static.explicit(setting.synonym) else DEFAULT_SOURCE
         chain: list[tuple[str, str | None, int]] = []
         if name in own:
             chain.append((name, own[name], GROUP_SOURCE))
-        if setting.synonym and setting.synonym in static:
-            source = STATIC_SOURCE if static.explicit(setting.synonym) else DEFAULT_SOURCE
+        if stands:
             chain.append((setting.synonym, setting.show(static[setting.synonym]), source))
-        elif name in share_records.NAMES:  # no setting of the broker stands for it
+        elif name in share_records.NAMES:
             chain.append((name, setting.show(setting.default), DEFAULT_SOURCE))
         if chain:
             yield GroupEntry(name, chain, setting)

@@ -97,6 +97,16 @@ def test_a_groups_own_settings_are_in_effect(raw: Raw) -> None:
     assert beat(raw, "a", 2).heartbeat_interval_ms == 5_000
 
 
+def test_all_settings_of_a_group_are_shown(raw: Raw) -> None:
+    """Also those that no setting of the broker stands for."""
+    shown = raw.describe(GROUP_KIND, "g")
+    assert shown["share.auto.offset.reset"].value == "latest"
+    assert shown["share.auto.offset.reset"].config_source == 5
+    assert shown["share.delivery.count.limit"].value == "5"
+    assert not raw.alter(GROUP_KIND, "g", share_isolation_level="read_committed").error_code
+    assert raw.describe(GROUP_KIND, "g")["share.isolation.level"].value == "read_committed"
+
+
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
@@ -104,6 +114,11 @@ def test_a_groups_own_settings_are_in_effect(raw: Raw) -> None:
         ("consumer_session_timeout_ms", "1", "group.consumer.min.session"),
         ("consumer_session_timeout_ms", "x", "found 'x'"),
         ("consumer_assignor", "range", "Unknown group config name"),
+        ("share_delivery_count_limit", "1", "found '1'"),
+        ("share_delivery_count_limit", "11", "group.share.max.delivery.count.limit"),
+        ("share_record_lock_duration_ms", "1000", "group.share.min.record.lock"),
+        ("share_auto_offset_reset", "by_duration:1h", "by_duration:PT1H"),
+        ("share_isolation_level", "serializable", "read_uncommitted, read_committed"),
     ],
 )
 def test_settings_of_a_group_are_refused(raw: Raw, name: str, value: str, why: str) -> None:
