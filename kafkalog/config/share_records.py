@@ -18,6 +18,8 @@ __all__ = [
     "record_problems",
 ]
 
+SIZE, SIZE_DEFAULT = "group.share.max.size", 200
+"""Members of a share group: all of them may read from one broker."""
 BOUNDED = ("record.lock.duration.ms", "delivery.count.limit", "partition.max.record.locks")
 """Numbers that a broker bounds with group.share.min and max."""
 
@@ -172,3 +174,6 @@ def record_problems(given: Mapping[str, Any]) -> Iterator[tuple[str, object, str
             yield f"group.share.max.{rest}", high, f"at least group.share.min.{rest}, {low}"
         elif not low <= given[own] <= high:
             yield own, given[own], f"{low} to {high}, as group.share.min.{rest} and max say"
+    sessions, size = given["group.share.max.share.sessions"], given.get(SIZE, SIZE_DEFAULT)
+    if sessions < size:
+        yield "group.share.max.share.sessions", sessions, f"at least {SIZE}, {size}"

@@ -353,7 +353,8 @@ def test_sessions_are_limited(
 ) -> None:
     """The answer comes only after the wait, so that clients do not ask at once again."""
     clock = ManualClock()
-    broker = make_broker(clock, group_share_max_share_sessions=1)
+    broker = make_broker(clock)
+    node_of(broker).shares._sessions.sessions_max = 1
     with Raw(broker.bootstrap_servers) as first, Raw(broker.bootstrap_servers) as second:
         topic = first.create("t").topic_id
         ShareMember(first, "g", {topic: [0]}).fetch()
