@@ -3,17 +3,20 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.cli.common import CommandError, UsageError, plural, repeated
-from kafkalog.cli.remote import (
-    action_of,
-    add_actions,
-    add_bootstrap,
-    names_of,
-    open_admin,
-    partitions_of,
-    say,
-    spread,
+from kafkalog.cli.common import CommandError, plural
+from kafkalog.cli.group_actions import (
+    add_execution,
+    add_options,
+    chosen,
+    coordinator_row,
+    delete,
+    must_be_empty,
+    named_topics,
+    run_actions,
+    show_members,
+    show_plan,
 )
+from kafkalog.cli.remote import partitions_of, say
 from kafkalog.cli.resets import TARGETS, add_targets, plan_reset, target_of
 from kafkalog.cli.rows import show_rows
 
@@ -60,57 +63,19 @@ DEFAULT = "list"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
-    add_bootstrap(parser)
-    add_actions(parser, ACTIONS, "GROUP")
-    repeated(parser, "--group", metavar="NAME", help="the same as the positional name")
-    parser.add_argument("--all-groups", action="store_true", help="all groups")
-    repeated(
-        parser,
-        "--topic",
-        metavar="TOPIC",
-        help="reset-offsets, delete-offsets: topic, topic:2 or topic:0,2-5; may be repeated",
-    )
-    parser.add_argument(
-        "--all-topics",
-        action="store_true",
-        help="reset-offsets: every topic for which the group has committed offsets",
-    )
-    parser.add_argument(
-        "--members", action="store_true", help="describe: the members and their partitions"
-    )
-    parser.add_argument(
-        "--offsets",
-        action="store_true",
-        help="describe: offsets, the lag, and how much of it can still be read (the default)",
-    )
-    parser.add_argument("--state", action="store_true", help="list, describe: the groups' states")
-    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    add_options(
+        parser, ACTIONS, "all groups",
+        "reset-offsets, delete-offsets: topic, topic:2 or topic:0,2-5; may be repeated",
+        "reset-offsets: every topic for which the group has committed offsets",
+        "describe: offsets, the lag, and how much of it can still be read (the default)",
+    )  # fmt: skip
     add_targets(parser.add_argument_group("reset-offsets: where to"))
-    parser.add_argument(
-        "--execute",
-        action="store_true",
-        help="reset-offsets: carry it out; without this the plan is only shown",
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="reset-offsets: only show the plan (the default)"
-    )
+    add_execution(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Do one action."""
-    action, words = action_of(options, ACTIONS, DEFAULT)
-    with open_admin(options) as admin:
-        names = names_of(words, *options.group)
-        if action == "list":
-            _list(admin, options)
-            return 0
-        if options.all_groups:
-            names += [g.group for g in admin.list_groups() if g.group not in names]
-        elif not names:
-            raise UsageError(f"{action}: which group? give its name, or --all-groups")
-        for name in names:
-            DO[action](admin, options, name)
-    return 0
+    return run_actions(options, ACTIONS, _list, DO)
 
 
 def _list(admin: "Admin", options: argparse.Namespace) -> None:
@@ -129,7 +94,8 @@ def _describe(admin: "Admin", options: argparse.Namespace, name: str) -> None:
     info = admin.describe_groups([name])[name]
     listed = None if info.state != "Dead" else _listed(admin, name)
     if options.members:
-        _members(info, options)
+        fields = ["member", "instance", "host", "client", "partitions"]
+        show_members(info, fields, options.json)
     elif options.state:
         _state(admin, info, listed, options)
     else:
@@ -225,28 +191,6 @@ def _bounds(
     return starts, ends
 
 
-def member_rows(info: "GroupInfo") -> list[dict[str, Any]]:
-    """The members of a group, and their partitions."""
-    return [
-        {
-            "group": info.group,
-            "member": m.member_id,
-            "instance": m.instance_id,
-            "client": m.client_id,
-            "host": m.host,
-            "partitions": [f"{tp.topic}-{tp.partition}" for tp in m.assignment],
-        }
-        for m in info.members
-    ]
-
-
-def _members(info: "GroupInfo", options: argparse.Namespace) -> None:
-    fields = ["member", "instance", "host", "client", "partitions"]
-    show_rows(
-        member_rows(info), fields, as_json=options.json, none=f"group {info.group} has no members"
-    )
-
-
 def _state(
     admin: "Admin", info: "GroupInfo", listed: str | None, options: argparse.Namespace
 ) -> None:
@@ -254,81 +198,26 @@ def _state(
     show_rows([row], list(row), as_json=options.json, none="")
 
 
-def coordinator_row(admin: "Admin", info: "GroupInfo", state: str) -> dict[str, Any]:
-    """A group's state, and the node that coordinates it."""
-    from kafkalog.client.link.transport import Address
-
-    nodes = {one.node: one for one in admin.describe_cluster().nodes}
-    at = nodes.get(info.coordinator)
-    where = Address(at.host, at.port) if at is not None else "unknown"
-    return {
-        "group": info.group,
-        "coordinator": f"{where} (node {info.coordinator})",
-        "state": state,
-        "assignor": info.assignor,
-        "members": len(info.members),
-    }
-
-
 # ---- changes -------------------------------------------------------------------------------
 
 
 def _reset(admin: "Admin", options: argparse.Namespace, name: str) -> None:
-    if options.execute and options.dry_run:
-        raise UsageError("--execute and --dry-run: give one of them")
     target = target_of(options)
-    state = admin.describe_groups([name])[name].state
-    if state not in ("Empty", "Dead"):
-        raise CommandError(f"group {name!r} is {state}: its members must end first")
+    must_be_empty(admin, options, name)
     before = admin.list_group_offsets(name)
     partitions = chosen(admin, options, sorted(before), "committed")
     plan = plan_reset(admin, target, partitions, {tp: c.offset for tp, c in before.items()})
     if options.execute:
         admin.alter_group_offsets(name, plan).check()
-    rows = [
-        {
-            "group": name,
-            "topic": tp.topic,
-            "partition": tp.partition,
-            "before": before[tp].offset if tp in before else None,
-            "offset": offset,
-            "done": options.execute,
-        }
-        for tp, offset in plan.items()
-    ]
-    fields = ["topic", "partition", "before", "offset"]
-    show_rows(rows, fields, as_json=options.json, none="no partition", heads={"offset": "new"})
-    if options.json:
-        return
-    done = "is done" if options.execute else "would be done; --execute does it"
-    print(f"group {name}: this {done}")
+    show_plan(options, name, before, plan)
 
 
-def chosen(
-    admin: "Admin", options: argparse.Namespace, every: "list[TopicPartition]", done: str
-) -> "list[TopicPartition]":
-    """The partitions of --topic, or of --all-topics: `every`, for which the group has "committed",
-    or that it has "read" (`done`).  Raises: UsageError."""
-    texts = spread(options.topic)
-    if bool(texts) == options.all_topics:
-        raise UsageError(f"which topics? give --topic, or --all-topics for all that it {done}")
-    if options.all_topics:
-        if not every:
-            raise UsageError(f"--all-topics: the group has {done} nothing")
-        return every
-    return sorted({tp for text in texts for tp in partitions_of(admin, text)})
-
-
-def _delete(admin: "Admin", options: argparse.Namespace, name: str) -> None:
-    admin.delete_groups([name]).check()
-    say(f"deleted group {name}")
+def _delete(admin: "Admin", _options: argparse.Namespace, name: str) -> None:
+    delete(admin, name)
 
 
 def _delete_offsets(admin: "Admin", options: argparse.Namespace, name: str) -> None:
-    texts = spread(options.topic)
-    if not texts:
-        raise UsageError("delete-offsets: of which topics? give --topic")
-    partitions = [tp for text in texts for tp in partitions_of(admin, text)]
+    partitions = [tp for text in named_topics(options) for tp in partitions_of(admin, text)]
     admin.delete_group_offsets(name, partitions).check()
     say(f"group {name}: forgot {', '.join(f'{tp.topic}-{tp.partition}' for tp in partitions)}")
 

@@ -3,17 +3,20 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.common import CommandError, UsageError, repeated
-from kafkalog.cli.groups import chosen, coordinator_row, member_rows
-from kafkalog.cli.remote import (
-    action_of,
-    add_actions,
-    add_bootstrap,
-    names_of,
-    open_admin,
-    say,
-    spread,
+from kafkalog.cli.common import CommandError
+from kafkalog.cli.group_actions import (
+    add_execution,
+    add_options,
+    chosen,
+    coordinator_row,
+    delete,
+    must_be_empty,
+    named_topics,
+    run_actions,
+    show_members,
+    show_plan,
 )
+from kafkalog.cli.remote import say
 from kafkalog.cli.resets import plan_reset, target_of
 from kafkalog.cli.rows import show_rows
 
@@ -57,32 +60,12 @@ DEFAULT = "list"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
-    add_bootstrap(parser)
-    add_actions(parser, ACTIONS, "GROUP")
-    repeated(parser, "--group", metavar="NAME", help="the same as the positional name")
-    parser.add_argument("--all-groups", action="store_true", help="all share groups")
-    repeated(
-        parser,
-        "--topic",
-        metavar="TOPIC",
-        help="reset-offsets: topic, topic:2 or topic:0,2-5; delete-offsets: a topic; may be "
-        "repeated",
-    )
-    parser.add_argument(
-        "--all-topics",
-        action="store_true",
-        help="reset-offsets: every partition that the group has read",
-    )
-    parser.add_argument(
-        "--members", action="store_true", help="describe: the members and their partitions"
-    )
-    parser.add_argument(
-        "--offsets",
-        action="store_true",
-        help="describe: where partitions begin, and the lag (the default)",
-    )
-    parser.add_argument("--state", action="store_true", help="list, describe: the groups' states")
-    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    add_options(
+        parser, ACTIONS, "all share groups",
+        "reset-offsets: topic, topic:2 or topic:0,2-5; delete-offsets: a topic; may be repeated",
+        "reset-offsets: every partition that the group has read",
+        "describe: where partitions begin, and the lag (the default)",
+    )  # fmt: skip
     where = parser.add_argument_group("reset-offsets: where to")
     where.add_argument("--to-earliest", action="store_true", help="to the logs' starts")
     where.add_argument("--to-latest", action="store_true", help="to their ends")
@@ -93,31 +76,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "there is none",
     )
     parser.set_defaults(to_current=False, to_offset=None, shift_by=None, by_duration=None)
-    parser.add_argument(
-        "--execute",
-        action="store_true",
-        help="reset-offsets: carry it out; without this the plan is only shown",
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="reset-offsets: only show the plan (the default)"
-    )
+    add_execution(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Do one action."""
-    action, words = action_of(options, ACTIONS, DEFAULT)
-    with open_admin(options) as admin:
-        names = names_of(words, *options.group)
-        if action == "list":
-            _list(admin, options)
-            return 0
-        if options.all_groups:
-            names += [g.group for g in admin.list_groups(kinds=["share"]) if g.group not in names]
-        elif not names:
-            raise UsageError(f"{action}: which group? give its name, or --all-groups")
-        for name in names:
-            DO[action](admin, options, name)
-    return 0
+    return run_actions(options, ACTIONS, _list, DO, ["share"])
 
 
 def _list(admin: "Admin", options: argparse.Namespace) -> None:
@@ -138,9 +102,7 @@ def _group(admin: "Admin", name: str) -> "GroupInfo":
 def _describe(admin: "Admin", options: argparse.Namespace, name: str) -> None:
     info = _group(admin, name)
     if options.members:
-        fields = ["member", "client", "host", "partitions"]
-        none = f"group {name} has no members"
-        show_rows(member_rows(info), fields, as_json=options.json, none=none)
+        show_members(info, ["member", "client", "host", "partitions"], options.json)
     elif options.state:
         row = coordinator_row(admin, info, info.state)
         show_rows([row], list(row), as_json=options.json, none="")
@@ -156,45 +118,23 @@ def _describe(admin: "Admin", options: argparse.Namespace, name: str) -> None:
 
 
 def _reset(admin: "Admin", options: argparse.Namespace, name: str) -> None:
-    if options.execute and options.dry_run:
-        raise UsageError("--execute and --dry-run: give one of them")
     target = target_of(options)
-    info = admin.describe_groups([name])[name]
-    if info.state not in ("Empty", "Dead"):
-        raise CommandError(f"group {name!r} is {info.state}: its members must end first")
+    must_be_empty(admin, options, name)
     before = admin.list_share_group_offsets(name)
     partitions = chosen(admin, options, list(before), "read")
     plan = plan_reset(admin, target, partitions, {})
     if options.execute:
         admin.alter_share_group_offsets(name, plan).check()
-    rows = [
-        {
-            "group": name,
-            "topic": tp.topic,
-            "partition": tp.partition,
-            "before": before[tp].offset if tp in before else None,
-            "offset": offset,
-            "done": options.execute,
-        }
-        for tp, offset in plan.items()
-    ]
-    fields = ["topic", "partition", "before", "offset"]
-    show_rows(rows, fields, as_json=options.json, none="no partition", heads={"offset": "new"})
-    if not options.json:
-        done = "is done" if options.execute else "would be done; --execute does it"
-        print(f"group {name}: this {done}")
+    show_plan(options, name, before, plan)
 
 
 def _delete(admin: "Admin", options: argparse.Namespace, name: str) -> None:
     _group(admin, name)
-    admin.delete_groups([name]).check()
-    say(f"deleted group {name}")
+    delete(admin, name)
 
 
 def _delete_offsets(admin: "Admin", options: argparse.Namespace, name: str) -> None:
-    topics = spread(options.topic)
-    if not topics:
-        raise UsageError("delete-offsets: of which topics? give --topic")
+    topics = named_topics(options)
     admin.delete_share_group_offsets(name, topics).check()
     say(f"group {name}: forgot {', '.join(topics)}")
 
