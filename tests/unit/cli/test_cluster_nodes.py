@@ -152,7 +152,7 @@ def test_replacements_of_kafkas_scripts_exist() -> None:
             command, _, rest = one.partition(" ")
             assert command in COMMANDS, one
             words = parser_of(command)._option_string_actions
-            module = import_module(f"kafkalog.cli.{command}")
+            module = import_module(f"kafkalog.cli.{command.replace('-', '_')}")
             assert all(
                 word in words if word.startswith("-") else word in [*module.ACTIONS, *TYPES]
                 for word in rest.split()
