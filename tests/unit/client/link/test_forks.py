@@ -18,7 +18,7 @@ from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.connection import Connection
 from kafkalog.client.link.transport import parse_servers
 from kafkalog.client.producer import at_exit
-from kafkalog.server.broker import _close_all as close_brokers
+from kafkalog.server.endings import _close_all as close_brokers
 from kafkalog.testing.broker import TestBroker
 from kafkalog.wire import apis
 from tests.support.waiting import LIMIT_S
