@@ -183,6 +183,8 @@ def heartbeat(store: Committed, active: Active, request: Any) -> Steps[Body]:
     if after is State.CONTROLLED_SHUTDOWN and after is not now:
         store.sessions.shuts_down(number, store.image.offset)
     stops = after is State.SHUTDOWN_NOW
+    if stops:  # its next life need not wait for the end of a session
+        store.sessions.ended(number)
     return {"error_code": ErrorCode.NONE, "is_caught_up": caught_up,
             "is_fenced": after is State.FENCED or stops, "should_shut_down": stops}  # fmt: skip
 

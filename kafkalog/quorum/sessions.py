@@ -1,7 +1,10 @@
 """Sessions of brokers with the active controller, and what a heartbeat changes.  Pure.
 
-Only the active controller has sessions, so each one gives every broker a whole session when it
-begins.  The rules are those of Apache Kafka's BrokerHeartbeatManager (KIP-631).
+Only the active controller has sessions, so each one gives every broker that is not fenced a whole
+session when it begins.  A broker that may stop has none: its next life may begin at once.
+
+The rules are those of Apache Kafka's BrokerHeartbeatManager (KIP-631), where a broker that may stop
+keeps its session.
 """
 
 from __future__ import annotations
@@ -63,13 +66,15 @@ class Sessions:
     """The sessions of one active controller.  Times are in ms, of any one clock."""
 
     def __init__(self, timeout_ms: int, image: MetadataImage, now_ms: int) -> None:
-        """`timeout_ms`: broker.session.timeout.ms.  Every broker in `image` has a session."""
+        """`timeout_ms`: broker.session.timeout.ms.  Every broker in `image` that is not
+        fenced has a session; others have one from their next heartbeat on."""
         self._timeout_ms = timeout_ms
         self._ends_ms: dict[int, tuple[int, int]] = {}  # by broker, with its epoch
         self._offsets: dict[int, int] = {}  # the last one that each has read
         self._shutdowns: dict[int, int] = {}  # the offset that the others must have read
         for number, one in image.brokers.items():
-            self.heard(number, one.epoch, -1, now_ms)
+            if not one.fenced:
+                self.heard(number, one.epoch, -1, now_ms)
 
     def heard(self, broker: int, epoch: int, offset: int, now_ms: int) -> None:
         """A broker sent a heartbeat, or registered; `offset`: the last one that it has read of the

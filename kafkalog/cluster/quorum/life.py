@@ -196,6 +196,7 @@ def ready(life: Life) -> Life:
 
 def leaving(life: Life) -> Life:
     """The broker wants to stop."""
-    if life.stage in (Stage.REGISTERING, Stage.LEFT):
+    never = life.stage is Stage.REGISTERING and life.epoch == NO_EPOCH
+    if never or life.stage is Stage.LEFT:
         return life._replace(stage=Stage.LEFT)
     return life._replace(stage=Stage.LEAVING)

@@ -118,6 +118,15 @@ def test_a_broker_without_a_registration_stops_at_once(life: Life) -> None:
     assert registered(leaving(life), 0, 40).stage is Stage.LEFT, "its answer was under way"
 
 
+def test_a_broker_that_amends_its_registration_stops_in_order() -> None:
+    """It leads partitions, and the controllers know it."""
+    life = leaving(amends(serving()))
+    assert life.stage is Stage.LEAVING
+    assert registered(life, 0, 12).stage is Stage.LEAVING, "its answer was under way"
+    assert beat(life, should_shut_down=True).stage is Stage.LEFT
+    assert beat(life, ErrorCode.STALE_BROKER_EPOCH).stage is Stage.LEFT
+
+
 @pytest.mark.parametrize("version", [0, 2, 4])
 def test_a_registration_has_everything_that_its_version_knows(version: int) -> None:
     what = Registration(

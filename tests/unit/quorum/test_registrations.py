@@ -72,6 +72,42 @@ def test_two_brokers_with_one_id_do_not_take_turns(cluster: Driven) -> None:
     assert cluster.register(3).error_code == ErrorCode.NONE
 
 
+@pytest.mark.parametrize("leads", [False, True])
+def test_a_broker_that_stopped_in_order_begins_its_next_life_at_once(
+    cluster: Driven, leads: bool
+) -> None:
+    """The answer to its last heartbeat may be lost: it sends that again, or ends without it."""
+    create(cluster, *((3, 1) if leads else (1, 3)))
+    for last in (1, 2):
+        for _ in range(last):
+            while not cluster.beat(3, want_shut_down=True).should_shut_down:
+                cluster.beat(1)
+                cluster.beat(2)
+        assert cluster.image.brokers[3].fenced
+        previous = cluster.image.brokers[3].epoch
+        assert cluster.register(3, previous_broker_epoch=previous).error_code == ErrorCode.NONE
+        assert cluster.register(3).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        assert not cluster.beat(3).is_fenced
+        assert cluster.register(3).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+def test_another_controller_lets_it_begin_its_next_life_at_once(cluster: Driven) -> None:
+    """A broker that is not fenced has a session with each new controller; so has one that is, from
+    its next heartbeat on."""
+    assert cluster.beat(3, want_shut_down=True).should_shut_down
+    cluster.beat(2, want_fence=True)
+    cluster.elect()
+    assert cluster.register(1).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    cluster.beat(2, want_fence=True)
+    assert cluster.register(2).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert cluster.register(3).error_code == ErrorCode.NONE
+
+
+def test_a_broker_that_may_not_stop_yet_has_a_session(cluster: Driven) -> None:
+    cluster.beat(3, want_fence=True)
+    assert cluster.register(3).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
 def test_the_same_life_registers_twice_and_keeps_its_epoch(cluster: Driven) -> None:
     life = uuid.uuid4()
     first = cluster.register(4, incarnation_id=life)

@@ -12,6 +12,7 @@ import kafkalog
 from kafkalog.client.link.connection import Connection
 from kafkalog.client.link.transport import Address
 from kafkalog.coordinator import core
+from kafkalog.server.broker import node_of
 from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kafkalog.testing.cluster import TestCluster
 from kafkalog.types import TopicPartition
@@ -287,6 +288,20 @@ def test_producer_ids_are_retriable_without_an_answer(kafkalog_cluster: TestClus
     cluster.nodes[cluster.controller].disconnect("AllocateProducerIds", times=2)
     with kafkalog.Producer(cluster.bootstrap_servers, idempotent=True) as producer:
         assert producer.send("t", b"1").result(60).offset == 0
+
+
+def test_a_node_alone_stops_in_order_and_starts_at_once(kafkalog_cluster: TestCluster) -> None:
+    """Its controller has to know by its last heartbeat that this life is over."""
+    cluster = kafkalog_cluster
+    node, rest = cluster.nodes[3], [1, 2]
+    for _ in range(2):
+        node.stop()
+        cluster.wait_until(
+            lambda: all([*node_of(cluster.nodes[one].broker).image.living] == rest for one in rest),
+            "the others know",
+        )
+        node.start()
+        cluster.heal()  # waits until all are known
 
 
 def test_a_cluster_without_pytest(tmp_path: Path) -> None:
