@@ -6,6 +6,7 @@
  * Order of steps on disk, so that recovery completes a log after a crash between any two: remove
  * names of later segments (last first), then snapshots above the cut, then the bytes; last the
  * indexes and epochs, which recovery can rebuild. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -696,23 +697,45 @@ static bool tells(const struct stat *folder) {
     return seconds > 0 && kl_now_ms() - seconds * 1000 > 2000;
 }
 
-/* Reserved.  A directory of ten thousand logs asks every minute or second, mostly in vain: nothing
- * is listed if no name has changed since there was no such file. */
-static kl_status purge(kl_log *log, kl_dir *dir, int64_t before_ms, size_t *files) {
-    struct stat folder;
-    bool known = kl_io->fstat(dir->fd, &folder) == 0 && tells(&folder);
-    if (known && folder.st_mtim.tv_sec == log->purged.tv_sec &&
-        folder.st_mtim.tv_nsec == log->purged.tv_nsec)
-        return KL_OK;
-    size_t left = 0;
-    kl_status status = kl_log_unlink_deleted(dir, before_ms, files, &left);
-    if (!status && known && *files + left == 0) log->purged = folder.st_mtim;
-    return status;
+/* True if no name has changed since the folder had no .deleted file. */
+static bool is_purged(const struct stat *folder, const struct timespec *purged) {
+    return tells(folder) && folder->st_mtim.tv_sec == purged->tv_sec &&
+           folder->st_mtim.tv_nsec == purged->tv_nsec;
 }
 
+/* Not locked, nor reserved: a rename that is under way is seen by the next purge. */
+static kl_status is_purged_now(kl_log *log, bool *purged) {
+    kl_status status = kl_log_enter_writer(log);
+    if (status) return status;
+    const struct timespec known = log->purged;
+    kl_log_leave(log);
+    struct stat folder;
+    *purged =
+        kl_io->fstatat(AT_FDCWD, log->path, &folder, 0) == 0 && is_purged(&folder, &known);
+    return KL_OK;
+}
+
+/* Reserved, not locked. */
+static kl_status purge(kl_log *log, kl_dir *dir, int64_t before_ms, size_t *files) {
+    struct stat folder;
+    const bool known = kl_io->fstat(dir->fd, &folder) == 0 && tells(&folder);
+    size_t left = 0;
+    kl_status status = kl_log_unlink_deleted(dir, before_ms, files, &left);
+    if (status || !known || *files + left > 0) return status;
+    kl_lock(&log->lock);
+    log->purged = folder.st_mtim;
+    kl_unlock(&log->lock);
+    return KL_OK;
+}
+
+/* A directory of ten thousand logs asks every minute or second, mostly in vain: that costs one call
+ * to the system. */
 kl_status kl_log_purge(kl_log *log, int64_t before_ms, size_t *files) {
     *files = 0;
-    kl_status status = kl_log_reserve(log);
+    bool purged;
+    kl_status status = is_purged_now(log, &purged);
+    if (status || purged) return status;
+    status = kl_log_reserve(log);
     if (status) return status;
     kl_log_leave(log);
     kl_dir *dir = NULL;

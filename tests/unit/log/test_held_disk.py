@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import resource
 import socket
 import subprocess
@@ -415,11 +416,36 @@ def test_a_purge_that_waits_for_the_disk(
     before = log.segments[3].base_offset
     delete_segments(log, before)
 
-    def purge() -> None:
-        check(lib.kl_log_purge(log._c, 2**63 - 1, ffi.new("size_t *")))
-
-    with held(disk, b"unlinkat", purge, wait_until):
+    with held(disk, b"unlinkat", lambda: purge(log), wait_until):
         meanwhile(log, other, before)
+
+
+def purge(log: kafkalog.Log) -> int:
+    """Remove all .deleted files; returns how many there were."""
+    files = ffi.new("size_t *")
+    check(lib.kl_log_purge(log._c, 2**63 - 1, files))
+    return int(files[0])
+
+
+def test_a_purge_in_vain_asks_the_disk_once_and_waits_for_nobody(
+    disk: Any, logs: tuple[kafkalog.Log, kafkalog.Log], wait_until: Wait
+) -> None:
+    """Ten thousand logs are asked each second where files go at once."""
+    log, _ = logs
+    known = (1_000, 1_000)  # a time of the folder
+    os.utime(log.path, known)
+    assert purge(log) == 0
+    before = [disk.kl_io_calls(call) for call in (ffi.NULL, b"fstatat")]
+    assert purge(log) == 0
+    assert [disk.kl_io_calls(call) for call in (ffi.NULL, b"fstatat")] == [one + 1 for one in before]
+    delete_segments(log, log.segments[3].base_offset)
+    with ThreadPoolExecutor(1) as pool:
+        with held(disk, b"unlinkat", lambda: purge(log), wait_until):
+            os.utime(log.path, known)
+            assert pool.submit(purge, log).result(PATIENCE_S) == 0
+        log.close()
+        with pytest.raises(kafkalog.errors.Closed):
+            purge(log)
 
 
 def test_a_slice_that_is_sent_while_its_bytes_are_cut_off(
