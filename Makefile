@@ -74,12 +74,12 @@ check: build
 
 # A test that fails is run again, alone (tests/support/again.py), except with `make test STRICT=1`.
 test: build
-	@.ci/need java javac maven clang kcat xfs hosts shells
+	@.ci/need java javac maven clang kcat promtool xfs hosts shells
 	@$(PY) -m pytest $(PROCESSES) $(if $(STRICT),,-p tests.support.again) -m "not long" $(TESTS)
 
 # Tests that take most of a minute each, or more.
 test-long: build
-	@.ci/need java javac maven clang kcat xfs hosts shells
+	@.ci/need java javac maven clang kcat promtool xfs hosts shells
 	@$(PY) -m pytest $(PROCESSES) -m long $(TESTS)
 
 # Finds tests whose time limits are too short on a busy machine.

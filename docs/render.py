@@ -12,6 +12,7 @@ from pyspark_kafkalog import document
 from kafkalog.cli import documents
 from kafkalog.client.link import handling
 from kafkalog.config import document as settings
+from kafkalog.metrics import alarms, dashboard
 from kafkalog.metrics.document import render_tables
 from kafkalog.wire import compatibility
 
@@ -36,6 +37,10 @@ def rendered() -> Iterator[tuple[Path, str]]:
     yield failures, between(failures, "error codes", handling.render_markdown())
     metrics = HERE / "metrics.md"
     yield metrics, between(metrics, "tables", render_tables())
+    operations = HERE / "operations.md"
+    yield operations, between(operations, "alarms", alarms.render_markdown())
+    yield HERE / "deploy" / "alerts.yml", alarms.render_rules()
+    yield HERE / "deploy" / "dashboard.json", dashboard.render_dashboard()
     yield from report.rendered()
 
 
