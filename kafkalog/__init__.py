@@ -25,6 +25,7 @@ from kafkalog.types import (
     FoundOffset,
     Record,
     SentBatches,
+    SharedRecord,
     TopicPartition,
 )
 
@@ -77,6 +78,7 @@ if _t.TYPE_CHECKING:
     from kafkalog.client.consumer.consumer import Consumer
     from kafkalog.client.link.metadata import PartitionInfo, TopicInfo
     from kafkalog.client.producer.producer import Interceptor, OutgoingRecord, Producer
+    from kafkalog.client.shares.consumer import ShareConsumer
     from kafkalog.clock import Clock
     from kafkalog.collector import MetricsCollector
     from kafkalog.log.log import Log
@@ -150,7 +152,9 @@ __all__ = [
     "ScramCredentialInfo",
     "SentBatches",
     "SentRange",
+    "ShareConsumer",
     "ShareOffset",
+    "SharedRecord",
     "Store",
     "StringColumn",
     "Subscriber",
@@ -225,6 +229,7 @@ _LAZY = {
     "ScramCredentialInfo": "kafkalog.client.calls.users",
     "SentRange": "kafkalog.client.buffer.delivery",
     "ShareOffset": "kafkalog.client.calls.share_groups",
+    "ShareConsumer": "kafkalog.client.shares.consumer",
     "Store": "kafkalog.store",
     "StringColumn": "kafkalog.log.scan.scan",
     "Subscriber": "kafkalog.client.consumer.assignors",

@@ -19,6 +19,7 @@ __all__ = [
     "Record",
     "Recovery",
     "SentBatches",
+    "SharedRecord",
     "TopicPartition",
 ]
 
@@ -57,6 +58,26 @@ class Record(NamedTuple):
     """CREATE_TIME or LOG_APPEND_TIME."""
     leader_epoch: int
     """Epoch of the leader that appended it; -1 when unknown."""
+
+
+class SharedRecord(NamedTuple):
+    """One record as a share group delivers it: a Record, and how often it was delivered."""
+
+    offset: int
+    timestamp_ms: int
+    """-1 when its producer gave none."""
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+    """In the order in which they were sent; a name may occur twice."""
+    topic: str
+    partition: int
+    timestamp_type: int
+    """CREATE_TIME or LOG_APPEND_TIME."""
+    leader_epoch: int
+    """Epoch of the leader that appended it; -1 when unknown."""
+    delivery_count: int
+    """1 for the first delivery; a group's share.delivery.count.limit is the last one."""
 
 
 class AppendedOffsets(NamedTuple):

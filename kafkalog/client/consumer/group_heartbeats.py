@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any, ClassVar
 
 from kafkalog import errors
 from kafkalog.client.consumer.group_session import Change, GroupBeat, GroupOptions, GroupSession
@@ -23,9 +24,12 @@ PATTERNS_SINCE = 1
 class GroupHeartbeats(MemberThread[GroupSession]):
     """Sends all heartbeats, one at a time, also the first and the last."""
 
+    Session: ClassVar[type[GroupSession]] = GroupSession
+    Api: ClassVar[Any] = apis.CONSUMER_GROUP_HEARTBEAT
+
     def __init__(self, cluster: Cluster, options: GroupOptions, nudge: Callable[[], None]) -> None:
         """As MemberThread."""
-        super().__init__(cluster, nudge, partial(GroupSession, options))
+        super().__init__(cluster, nudge, partial(self.Session, options))
         self.session_end_s = math.inf
         """The coordinator alone knows how long a session lasts."""
 
@@ -71,10 +75,10 @@ class GroupHeartbeats(MemberThread[GroupSession]):
 
     def _asked(self, beat: GroupBeat) -> object:
         """Raises: what the coordinator answers."""
-        api, group = apis.CONSUMER_GROUP_HEARTBEAT, self.session.options.group
+        api, group = self.Api, self.session.options.group
         connection = self._connected(group)
         version = connection.version_of(api)
-        if beat.body["subscribed_topic_regex"] and version < PATTERNS_SINCE:
+        if beat.body.get("subscribed_topic_regex") and version < PATTERNS_SINCE:
             raise errors.UnsupportedVersion(
                 f"{connection.address}: ConsumerGroupHeartbeat: version {version}, wanted "
                 f"{PATTERNS_SINCE} for a pattern"

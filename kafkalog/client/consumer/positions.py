@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 
 from kafkalog import arguments, errors
 from kafkalog.arguments import whole_number
@@ -20,12 +17,11 @@ from kafkalog.client.calls.offsets import (
 )
 from kafkalog.client.consumer.core import ConsumerState
 from kafkalog.client.consumer.fetch_positions import FetchPositions
+from kafkalog.client.consumer.owned import Owned
 from kafkalog.client.fetch.fetcher import Fetcher
 from kafkalog.client.fetch.reading import Reading
-from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.failures import few
 from kafkalog.client.link.metadata import PartitionInfo
-from kafkalog.client.link.not_copied import Handle
 from kafkalog.types import FoundOffset, TopicPartition
 
 __all__ = ["Offset", "Positions"]
@@ -33,46 +29,13 @@ __all__ = ["Offset", "Positions"]
 Offset = int | CommittedOffset
 
 
-class Positions(Handle):
+class Positions(Owned):
     """The part of a consumer that returns and sets positions; for one thread at a time."""
 
-    _cluster: Cluster
     _fetcher: Fetcher
     _reading: Reading
     _state: ConsumerState
     _fetch_positions: FetchPositions
-    _pid: int
-    _lock: threading.RLock
-    _closed: bool
-
-    @contextmanager
-    def _used(self, timeout_ms: float | None = None) -> Iterator[None]:
-        """Used by one thread, not closed and not forked; `timeout_ms` None:
-        default.api.timeout.ms."""
-        wait_ms = arguments.wait_ms("timeout_ms", timeout_ms)
-        if wait_ms is None:
-            wait_ms = self._cluster.options.api_timeout_ms
-        with self._own(), self._cluster.patience.whole(wait_ms / 1000):
-            yield
-
-    def _here(self) -> None:
-        """Raises: ForkedHandle.  Before any lock: a thread that the child lacks may hold it."""
-        if os.getpid() != self._pid:
-            raise errors.ForkedHandle("the consumer belongs to the parent process: make another")
-
-    @contextmanager
-    def _own(self) -> Iterator[None]:
-        self._here()
-        if not self._lock.acquire(blocking=False):
-            raise errors.WrongThread(
-                "another thread is using the consumer: only wakeup may be called at the same time"
-            )
-        try:
-            if self._closed:
-                raise errors.Closed("the consumer was closed")
-            yield
-        finally:
-            self._lock.release()
 
     def _mine(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Raises: ArgumentError for those that are not assigned."""

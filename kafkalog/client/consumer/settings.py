@@ -8,6 +8,7 @@ from kafkalog.client.login.security import security_of
 from kafkalog.client.login.tokens import TokenSource
 from kafkalog.config.admin import AdminConfig
 from kafkalog.config.consumer import ConsumerConfig
+from kafkalog.config.share_consumer import ShareConsumerConfig
 
 __all__ = ["client_options", "fetch_options", "heartbeat_options"]
 
@@ -16,7 +17,7 @@ ATTEMPTS = 3
 
 
 def client_options(
-    config: AdminConfig | ConsumerConfig, token: TokenSource | None = None
+    config: AdminConfig | ConsumerConfig | ShareConsumerConfig, token: TokenSource | None = None
 ) -> Options:
     """Timeouts, backoffs and security.  `token`: gives OAUTHBEARER's tokens.
 

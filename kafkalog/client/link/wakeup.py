@@ -41,6 +41,10 @@ class Waker:
         self._woken = True
         self.nudge()
 
+    def forget(self) -> None:
+        """Waits are not ended by earlier calls of `wakeup`."""
+        self._woken = False
+
     def check(self) -> None:
         """Raises: WakeUp: `wakeup` was called since the last check."""
         if self._woken:

@@ -1,0 +1,1 @@
+"""The client of share groups (KIP-932): members, share sessions, acknowledgements."""
