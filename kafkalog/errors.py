@@ -29,6 +29,7 @@ __all__ = [
     "IllegalSaslState",
     "InvalidProducerEpoch",
     "InvalidRecord",
+    "InvalidRecordState",
     "InvalidRequest",
     "InvalidSetting",
     "InvalidTimestamp",
@@ -381,6 +382,12 @@ class InvalidTxnState(KafkalogError):
 
     code = 48
     status = "KL_E_INVALID_TXN_STATE"
+
+
+class InvalidRecordState(KafkalogError):
+    """A member of a share group does not hold the record any more: its lock has ended."""
+
+    code = 121
 
 
 class TransactionCoordinatorFenced(KafkalogError):

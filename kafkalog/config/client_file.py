@@ -8,13 +8,15 @@ from kafkalog.config.client import ClientConfig
 from kafkalog.config.consumer import ConsumerConfig
 from kafkalog.config.producer import ProducerConfig
 from kafkalog.config.properties import parse_properties
+from kafkalog.config.share_consumer import ShareConsumerConfig
 from kafkalog.errors import InvalidSetting
 
 __all__ = ["common_settings", "read_client_file"]
 
 CHARS_MAX = 1 << 20
 _KNOWN = frozenset({
-    *ProducerConfig.table, *ConsumerConfig.table, *AdminConfig.table, "bootstrap.servers",
+    *ProducerConfig.table, *ConsumerConfig.table, *ShareConsumerConfig.table, *AdminConfig.table,
+    "bootstrap.servers",
     "key.serializer", "value.serializer", "key.deserializer", "value.deserializer",
 })  # fmt: skip
 """Settings of producers, consumers and administrators, and what is given in another way."""

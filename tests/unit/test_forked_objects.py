@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 
 import kafkalog
-from kafkalog import NewTopic, TopicPartition, aio
+from kafkalog import NewTopic, SharedRecord, TopicPartition, aio
 from kafkalog.clock import ManualClock, SkippingClock
 from kafkalog.log.scan.topic import TopicScan
 from kafkalog.testing.broker import TestBroker
@@ -99,6 +99,17 @@ def test_consumer(served: TestBroker) -> None:
         judged(one, works, iteration=lambda: next(iter(one)),
                end=lambda: (one._heartbeats.stop(), one._committer.stop()))  # fmt: skip
         assert one.committed(TP) is None
+
+
+def test_share_consumer(served: TestBroker) -> None:
+    config = {"share.acknowledgement.mode": "explicit"}
+    with kafkalog.ShareConsumer(served.bootstrap_servers, "t", group="s", config=config) as one:
+        assert one.poll(0) == []
+        judged(one, "repr assignment subscription end close", iteration=lambda: next(iter(one)),
+               acknowledge=lambda: one.acknowledge(SharedRecord(0, 0, None, None, (), "t", 0, 0, 0,
+                                                                1)),
+               end=lambda: one._heartbeats.stop())  # fmt: skip
+        assert one.poll(0) == []
 
 
 def test_admin(served: TestBroker) -> None:

@@ -100,6 +100,7 @@ class ShareState:
         self._rests: dict[int, tuple[float, float]] = {}
         """By node: until when it backs off, and the length of that backoff."""
         self._serial = 0
+        self._last = -1
 
     # ---- requests ----------------------------------------------------------------------
 
@@ -114,14 +115,22 @@ class ShareState:
         self.holding.fail_others(one.source for one in self.sessions.values())
         found = []
         one_fetches = any(one.fetches for one in self.pending.values())
-        for node in dict.fromkeys([*self.sessions, *self.wanted]):
+        for node in self._in_turn():
             if node in self.pending or self._rests.get(node, (0.0, 0.0))[0] > now_s:
                 continue
             request = self._request(node, fetches and not (self._limited and one_fetches))
             if request is not None:
                 found.append(request)
-                one_fetches = one_fetches or request.fetches
+                if request.fetches:
+                    one_fetches, self._last = True, node
         return found
+
+    def _in_turn(self) -> list[int]:
+        """The nodes, those after the last one that was asked for records first."""
+        nodes = sorted({*self.sessions, *self.wanted})
+        return [one for one in nodes if one > self._last] + [
+            one for one in nodes if one <= self._last
+        ]
 
     def _request(self, node: int, fetches: bool) -> Request | None:
         session = self.sessions.get(node)
