@@ -74,6 +74,9 @@ _MOVED = Rule(Handling.AWAIT, "metadata says whether it has moved or is gone")
 _UNEXPECTED = Rule(Handling.RETRY, "as Java")
 _GONE = Rule(Handling.RAISE, "there is no such topic")
 _SESSION = Rule(Handling.AWAIT, "the fetch session is lost: a full request is sent at once")
+_SHARES = Rule(
+    Handling.AWAIT, "another share session is begun; acknowledgements of the last one have failed"
+)
 _REJOIN = Rule(Handling.OWN, "the member joins again")
 _NEW_ID = Rule(
     Handling.OWN,
@@ -103,6 +106,24 @@ RULES: Mapping[Api, Mapping[ErrorCode, Rule]] = MappingProxyType(
             ErrorCode.INVALID_FETCH_SESSION_EPOCH: _SESSION,
             ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR: _SESSION,
             ErrorCode.INCONSISTENT_TOPIC_ID: _SESSION,
+        },
+        apis.SHARE_FETCH: {
+            ErrorCode.UNKNOWN_SERVER_ERROR: _UNEXPECTED,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: _MOVED,
+            ErrorCode.UNKNOWN_TOPIC_ID: _MOVED,
+            ErrorCode.SHARE_SESSION_NOT_FOUND: _SHARES,
+            ErrorCode.INVALID_SHARE_SESSION_EPOCH: _SHARES,
+            ErrorCode.SHARE_SESSION_LIMIT_REACHED: _SHARES,
+        },
+        apis.SHARE_ACKNOWLEDGE: {
+            code: Rule(Handling.OWN, "the acknowledgements have failed, and are not sent again")
+            for code in (
+                ErrorCode.SHARE_SESSION_NOT_FOUND,
+                ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+                ErrorCode.INVALID_RECORD_STATE,
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                ErrorCode.FENCED_LEADER_EPOCH,
+            )
         },
         apis.OFFSET_FOR_LEADER_EPOCH: {
             ErrorCode.UNKNOWN_SERVER_ERROR: _UNEXPECTED,

@@ -224,7 +224,8 @@ class ShareState:
             self.moves.append((place, row.current_leader.leader_id,
                                row.current_leader.leader_epoch, answer))  # fmt: skip
         elif code and fetches:
-            problem = failure(code, f"{place.topic}-{place.number}", row.error_message)
+            what = f"{place.topic}-{place.number}"
+            problem = failure(code, what, row.error_message, apis.SHARE_FETCH)
             self._raise(about(place.tp, problem))
         return bool(code)
 

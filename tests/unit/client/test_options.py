@@ -16,11 +16,15 @@ from kafkalog.config.admin import AdminConfig
 from kafkalog.config.consumer import ConsumerConfig
 from kafkalog.config.login import LoginSettings
 from kafkalog.config.producer import ProducerConfig
+from kafkalog.config.share_consumer import ShareConsumerConfig
 from kafkalog.config.ssl import SslSettings
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "client-options.md"
 KINDS = ("Producer", "Consumer", "Admin")
-CONFIGS = {"Producer": ProducerConfig, "Consumer": ConsumerConfig, "Admin": AdminConfig}
+EVERY = (*KINDS, "ShareConsumer")
+"""The others' packages have no share consumer."""
+CONFIGS = {"Producer": ProducerConfig, "Consumer": ConsumerConfig, "Admin": AdminConfig,
+           "ShareConsumer": ShareConsumerConfig}  # fmt: skip
 
 
 def names(kind: str, column: int) -> list[str]:
@@ -34,7 +38,7 @@ def names(kind: str, column: int) -> list[str]:
     return [cell.strip("`") for cell in cells if cell != "-"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY)
 def test_our_names_are_arguments_and_all_that_have_a_word_there_are_told(kind: str) -> None:
     parameters = set(inspect.signature(getattr(kafkalog, kind)).parameters)
     ours = names(kind, 0)
@@ -44,7 +48,7 @@ def test_our_names_are_arguments_and_all_that_have_a_word_there_are_told(kind: s
     assert parameters - set(ours) <= own
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY)
 def test_kafkas_names_are_settings(kind: str) -> None:
     assert set(names(kind, 1)) <= set(CONFIGS[kind].table)
 
@@ -100,6 +104,12 @@ JAVAS: dict[str, dict[str, object]] = {
         "max.poll.interval.ms": 300_000, "max.poll.records": 500, "metadata.max.age.ms": 300_000,
         "partition.assignment.strategy": "range,cooperative-sticky", "session.timeout.ms": 45_000,
     },
+    "ShareConsumer": {
+        **PATIENCE, "check.crcs": True, "client.rack": "", "default.api.timeout.ms": 60_000,
+        "fetch.max.bytes": 52_428_800, "fetch.max.wait.ms": 500, "fetch.min.bytes": 1,
+        "max.poll.interval.ms": 300_000, "max.poll.records": 500, "metadata.max.age.ms": 300_000,
+        "share.acknowledgement.mode": "implicit", "share.acquire.mode": "batch_optimized",
+    },
     "Admin": {
         **PATIENCE, "connections.max.idle.ms": 300_000, "default.api.timeout.ms": 60_000,
     },
@@ -120,7 +130,7 @@ OWN = {
 """Settings that Java's clients lack, or for which they have no default."""
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY)
 def test_defaults_are_javas(kind: str) -> None:
     """As in Apache Kafka 4, except batch.size; see docs/client-options.md."""
     found = {name: one.default for name, one in CONFIGS[kind].table.items()}

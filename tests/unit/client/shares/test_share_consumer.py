@@ -370,3 +370,10 @@ def test_absurd_arguments(broker: Broker) -> None:
             one.commit(-1)
         with pytest.raises(errors.ArgumentError, match="record"):
             one.acknowledge(b"x")  # type: ignore[arg-type]
+
+
+def test_a_store_in_this_process(broker: Broker) -> None:
+    fill(broker, b"1")
+    with ShareConsumer(broker.broker.store, "t", group="g") as one:
+        assert all_values(some(one)) == [(b"1", 1)]
+        assert one.commit().check() == {TP: [0]}
