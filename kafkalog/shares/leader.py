@@ -14,11 +14,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from kafkalog.coordinator.timers import Timers
-from kafkalog.errors import KafkalogError, OffsetOutOfRange
+from kafkalog.errors import KafkalogError
 from kafkalog.log.log import handle_of
 from kafkalog.shares import reading
 from kafkalog.shares.acquiring import acquire, without
@@ -28,6 +28,7 @@ from kafkalog.shares.news import News
 from kafkalog.shares.partition import Refused
 from kafkalog.shares.requests import Acks, Answer, Ask, Find, Found, GroupShare, Led
 from kafkalog.shares.sessions import FINAL, Key, Session, Sessions, Where
+from kafkalog.shares.turns import Turn, has_more, looked_up, read_in_turn, refusals
 from kafkalog.shares.waiting import Acking, Fetching
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -39,23 +40,11 @@ __all__ = ["Shares"]
 
 _logger = logging.getLogger(__name__)
 
-READ_BYTES_MAX = 8 << 20
-"""Read for one request: members ask for some hundred records, and each answer is in memory."""
 LOCK, FETCH, CLOSED = "lock", "fetch", "closed"
 """Kinds of timers: the locks of a share partition, the time of a ShareFetch, a look at the
 connections of sessions."""
 CLOSED_MS = 500
 """How soon the end of a connection is noticed."""
-
-
-class _Turn(NamedTuple):
-    """A share partition of which a member reads now."""
-
-    entry: Entry
-    led: Led
-    offset: int
-    bound: int
-    """Where its readable records end."""
 
 
 class Shares:
@@ -155,7 +144,7 @@ class Shares:
     def fetch(self, ask: Ask, find: Find, answer: Callable[[Answer], None]) -> None:
         """Carry out a ShareFetch; `answer` is called once, from any thread."""
         lock_ms = self.settings(ask.key.group).limits.lock_ms
-        refused = _refusals(ask.acks or {}, ask.mistakes, find)
+        refused = refusals(ask.acks or {}, ask.mistakes, find)
         begun: list[Fetching] = []
 
         def begin() -> None:
@@ -258,23 +247,19 @@ class Shares:
     def _try(self, fetch: Fetching) -> None:
         ask = fetch.ask
         committed = self.settings(ask.key.group).committed
-        found = {where: _looked_up(fetch, where) for where in fetch.left}
-        turns: list[_Turn] = []
+        found = {where: looked_up(fetch.find, where) for where in fetch.left}
+        turns: list[Turn] = []
         self.run(lambda: self._begin_turns(fetch, found, committed, turns))
         reads: list[reading.Read | Refused] = []
-        left = min(ask.max_bytes, READ_BYTES_MAX)
         try:
-            for at, turn in enumerate(turns):
-                one = _read(turn, max(left, 0) // (len(turns) - at), committed)
-                reads.append(one)
-                left -= len(one.data) if isinstance(one, reading.Read) else 0
+            read_in_turn(turns, reads, ask.max_bytes, ask.want.records, committed)
         finally:  # those without a read are free again, too
             reads += [reading.NOTHING] * (len(turns) - len(reads))
             self.run(lambda: self._end_turns(fetch, turns, reads))
 
     def _begin_turns(
         self, fetch: Fetching, found: dict[Where, tuple[Led, Any] | Refused], committed: bool,
-        turns: list[_Turn],
+        turns: list[Turn],
     ) -> None:  # fmt: skip
         """Choose the share partitions to read."""
         group = fetch.ask.key.group
@@ -308,14 +293,15 @@ class Shares:
             offset = share.next_fetch_offset()
             if offset < bound:
                 entry.reading = True
-                turns.append(_Turn(entry, led, offset, bound))
+                turns.append(Turn(entry, led, offset, bound))
 
     def _end_turns(
-        self, fetch: Fetching, turns: list[_Turn], reads: list[reading.Read | Refused]
+        self, fetch: Fetching, turns: list[Turn], reads: list[reading.Read | Refused]
     ) -> None:
         """Acquire what was read."""
         size = sum(len(one.data) for one in reads if isinstance(one, reading.Read))
-        enough = not fetch.over and (fetch.forced or size >= fetch.ask.min_bytes)
+        more = any(map(has_more, turns, reads))  # than one request reads
+        enough = not fetch.over and (fetch.forced or more or size >= fetch.ask.min_bytes)
         left = fetch.ask.want.records
         for turn, one in zip(turns, reads, strict=True):
             entry, where = turn.entry, turn.entry.key.where
@@ -332,7 +318,7 @@ class Shares:
         if left < fetch.ask.want.records or fetch.forced or nothing or at_once:
             self._finish(fetch)
 
-    def _acquire(self, fetch: Fetching, turn: _Turn, one: reading.Read, left: int) -> int:
+    def _acquire(self, fetch: Fetching, turn: Turn, one: reading.Read, left: int) -> int:
         """Acquire records of one partition; returns how many."""
         entry, share = turn.entry, turn.entry.share
         assert share is not None
@@ -367,7 +353,7 @@ class Shares:
         """Carry out a ShareAcknowledge; `mistakes`: partitions whose acknowledgements are refused;
         `answer` is called once, from any thread."""
         lock_ms = self.settings(key.group).limits.lock_ms
-        refused = _refusals(acks, mistakes, find)
+        refused = refusals(acks, mistakes, find)
 
         def done(acked: Any) -> None:
             answer(Answer(None, acked, {}, lock_ms))
@@ -554,43 +540,3 @@ class Shares:
             entry = self._entries.get(key)
             if entry is not None:
                 self.changed(entry)
-
-
-def _looked_up(fetch: Fetching, where: Where) -> tuple[Led, Any] | Refused:
-    """The partition and the state of its log, or why it cannot be read."""
-    try:
-        led = fetch.find(where)
-        return led, None if led.log is None else handle_of(led.log).state()
-    except Refused as refused:
-        return refused
-    except KafkalogError as problem:
-        return _failed(problem)
-
-
-def _refusals(
-    acks: Acks, mistakes: Mapping[Where, Refused], find: Find
-) -> dict[Where, Refused]:  # fmt: skip
-    """The partitions whose acknowledgements are refused: also those that this broker does not lead,
-    or the caller may not read."""
-    found = dict(mistakes)
-    for where in acks:
-        try:
-            if where not in found:
-                find(where)
-        except Refused as refused:
-            found[where] = refused
-    return found
-
-
-def _read(turn: _Turn, max_bytes: int, committed: bool) -> reading.Read | Refused:
-    assert turn.led.log is not None
-    try:
-        return reading.read(turn.led.log, turn.offset, max_bytes, committed)
-    except OffsetOutOfRange:  # the log begins later now, or was cut: it is looked at again
-        return reading.NOTHING
-    except KafkalogError as problem:
-        return _failed(problem)
-
-
-def _failed(problem: KafkalogError) -> Refused:
-    return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, str(problem))

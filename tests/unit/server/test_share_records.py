@@ -13,6 +13,7 @@ from kafkalog.client.calls.acls import AclBinding
 from kafkalog.clock import ManualClock
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.server.shares import shares_of
+from kafkalog.shares import reading
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
@@ -273,6 +274,38 @@ def test_record_limits(raw: Raw, member: ShareMember, topic: UUID) -> None:
     assert acquired(member.fetch(version=1, max_records=2)) == {0: dict.fromkeys(range(5, 10), 1)}
     wrong = member.fetch(share_acquire_mode=2)
     assert wrong.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_request_has_no_more_in_memory_than_it_may_read(
+    raw: Raw, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once its bytes or its records are used up, no other partition is read; others get theirs."""
+    raw.alter(GROUP_KIND, "g", share_auto_offset_reset="earliest")
+    member = ShareMember(raw, "g", {raw.create("t", 3).topic_id: [0, 1, 2]})
+    begin(broker, member)
+    for partition in range(3):
+        raw.produce("t", b"x" * 1_000, b"y", partition=partition)
+    read, sizes = reading.read, []
+
+    def counting(*args: Any) -> reading.Read:
+        found = read(*args)
+        sizes.append(len(found.data))
+        return found
+
+    monkeypatch.setattr(reading, "read", counting)
+    found = acquired(member.fetch(max_bytes=1))
+    assert len(found) == len(sizes) == 1
+    found.update(acquired(member.fetch(max_records=1)))
+    assert len(found) == len(sizes) == 2
+    found.update(acquired(member.fetch()))
+    assert found == {one: {0: 1, 1: 1} for one in range(3)} and len(sizes) == 3
+
+
+def test_more_bytes_than_a_request_reads_are_not_waited_for(raw: Raw, member: ShareMember) -> None:
+    fill(raw, 1, 1)
+    assert acquired(member.fetch(min_bytes=1 << 30, max_bytes=1, max_wait_ms=600_000))
+    member.send_fetch(min_bytes=1 << 30, max_wait_ms=0)  # what is left is all there is
+    assert acquired(member.fetched()) == {0: {1: 1}}
 
 
 def test_batches_of_acquired_records(raw: Raw, member: ShareMember) -> None:

@@ -1,0 +1,99 @@
+"""The share partitions of which a member reads for one request, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkalog.errors import KafkalogError, OffsetOutOfRange
+from kafkalog.log.log import handle_of
+from kafkalog.shares import reading
+from kafkalog.shares.partition import Refused
+from kafkalog.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkalog.shares.entries import Entry
+    from kafkalog.shares.requests import Acks, Find, Led
+    from kafkalog.shares.sessions import Where
+
+__all__ = ["READ_BYTES_MAX", "Turn", "has_more", "looked_up", "read_in_turn", "refusals"]
+
+READ_BYTES_MAX = 8 << 20
+"""Read for one request: members ask for some hundred records, and each answer is in memory."""
+
+
+class Turn(NamedTuple):
+    """A share partition of which a member reads now."""
+
+    entry: Entry
+    led: Led
+    offset: int
+    bound: int
+    """Where its readable records end."""
+
+
+def read_in_turn(
+    turns: Sequence[Turn], found: list[reading.Read | Refused], max_bytes: int, records: int,
+    committed: bool,
+) -> None:  # fmt: skip
+    """Append what is read of each partition to `found`, up to the one that uses up the limits: one
+    request never has more than READ_BYTES_MAX bytes and a batch in memory.
+
+    `records`: offsets, after which no other partition is read.
+    """
+    left = min(max_bytes, READ_BYTES_MAX)
+    for at, turn in enumerate(turns):
+        if left <= 0 or records <= 0:
+            return
+        one = _read(turn, left // (len(turns) - at), committed)
+        found.append(one)
+        if isinstance(one, reading.Read) and one.batches:
+            left -= len(one.data)
+            records -= one.batches[-1].last + 1 - turn.offset
+
+
+def has_more(turn: Turn, one: reading.Read | Refused) -> bool:
+    """True if the partition has readable records behind those that were read."""
+    if isinstance(one, Refused):
+        return False
+    return not one.batches or one.batches[-1].last + 1 < turn.bound
+
+
+def looked_up(find: Find, where: Where) -> tuple[Led, Any] | Refused:
+    """The partition and the state of its log, or why it cannot be read."""
+    try:
+        led = find(where)
+        return led, None if led.log is None else handle_of(led.log).state()
+    except Refused as refused:
+        return refused
+    except KafkalogError as problem:
+        return _failed(problem)
+
+
+def refusals(
+    acks: Acks, mistakes: Mapping[Where, Refused], find: Find
+) -> dict[Where, Refused]:  # fmt: skip
+    """The partitions whose acknowledgements are refused: also those that this broker does not lead,
+    or the caller may not read."""
+    found = dict(mistakes)
+    for where in acks:
+        try:
+            if where not in found:
+                find(where)
+        except Refused as refused:
+            found[where] = refused
+    return found
+
+
+def _read(turn: Turn, max_bytes: int, committed: bool) -> reading.Read | Refused:
+    assert turn.led.log is not None
+    try:
+        return reading.read(turn.led.log, turn.offset, max_bytes, committed)
+    except OffsetOutOfRange:  # the log begins later now, or was cut: it is looked at again
+        return reading.NOTHING
+    except KafkalogError as problem:
+        return _failed(problem)
+
+
+def _failed(problem: KafkalogError) -> Refused:
+    return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, str(problem))
