@@ -203,16 +203,17 @@ class Coordinator(Generic[C]):
             self.core.refuse(api, request, step, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             self._give(step)
 
-    def ask(self, event: Event, size: int, *, here: bool = False) -> bool:
+    def ask(self, event: Event, size: int, *, here: bool = False, bounded: bool = False) -> bool:
         """Run an event in the core in its turn, like a request; False if it never will.  `size`:
         the memory that it keeps, in bytes.
 
-        Waits while requests of QUEUED_BYTES_MAX are queued.  `here`: it may run in the calling
-        thread before this returns, together with requests that others bring; so that thread must
-        not be inside a coordinator's step, and must hold no lock.
+        Waits while requests of QUEUED_BYTES_MAX are queued, unless `bounded`: the caller itself
+        bounds the bytes of its events, and may be inside a step of this coordinator.  `here`: it
+        may run in the calling thread before this returns, together with requests that others
+        bring; so that thread must not be inside a coordinator's step, and must hold no lock.
         """
         with self._wake:
-            while self._held_bytes >= QUEUED_BYTES_MAX and not self._closing:
+            while not bounded and self._held_bytes >= QUEUED_BYTES_MAX and not self._closing:
                 self._wake.wait()
             if self._closing:
                 return False

@@ -30,6 +30,7 @@ from kafkalog.coordinator.share_state.persister import (
 )
 from kafkalog.coordinator.share_state.requests import Request, Result, failed
 from kafkalog.coordinator.share_state.state import SharePartition
+from kafkalog.coordinator.thread import REQUEST_BYTES as EVENT_BYTES
 from kafkalog.server.journal import SHARE_STATE_TOPIC
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -49,7 +50,8 @@ PAUSE_S, PAUSE_MAX_S = 0.05, 1.0
 """The first pause before another attempt, and the longest; each is twice as long as the one
 before."""
 HELD_BYTES_MAX = 64 << 20
-"""Requests that have no result, about; any beyond get COORDINATOR_NOT_AVAILABLE at once."""
+"""Requests that have no result, about, and what the coordinator keeps of them; any beyond get
+COORDINATOR_NOT_AVAILABLE at once.  So the coordinator need not bound them, too."""
 REQUEST_BYTES, BATCH_BYTES = 500, 150
 """Approximate memory of a request about one share partition, and of each of its batches."""
 _AGAIN = frozenset(
@@ -63,6 +65,12 @@ _AGAIN = frozenset(
 _logger = logging.getLogger(__name__)
 
 
+def _size(asked: Sequence[Request]) -> int:
+    """Approximate memory of requests, in bytes."""
+    batches = sum(len(one.state_batches) for one in asked if isinstance(one, WriteState))
+    return REQUEST_BYTES * len(asked) + BATCH_BYTES * batches
+
+
 class _Call:
     """The requests of one call, all of one kind, and their results."""
 
@@ -71,11 +79,7 @@ class _Call:
     ) -> None:
         self.group_id, self.asked = group_id, asked
         self.until_s = time.monotonic() + PATIENCE_S
-        self.size = sum(
-            REQUEST_BYTES + len(group_id)
-            + (BATCH_BYTES * len(one.state_batches) if isinstance(one, WriteState) else 0)
-            for one in asked
-        )  # fmt: skip
+        self.size = EVENT_BYTES + len(group_id) + _size(asked)
         self._done = done
         self._lock = threading.Lock()  # guards the next one
         self._results: dict[int, Result] = {}
@@ -226,7 +230,8 @@ class SharePersister:
 
             self._states.core.take(step, group_id, asked, done)
 
-        if not self._states.ask(event, REQUEST_BYTES * len(asked)):
+        # The coordinator's own thread may be here, to go on after a result.
+        if not self._states.ask(event, _size(asked), bounded=True):
             answered([failed(one, ErrorCode.COORDINATOR_NOT_AVAILABLE) for one in asked])
 
     def _ask(
@@ -244,8 +249,7 @@ class SharePersister:
             )
 
         assert self._peers is not None
-        size = REQUEST_BYTES * len(asked)
-        self._peers.ask(broker, api, partial(question, group_id, asked), size, then)
+        self._peers.ask(broker, api, partial(question, group_id, asked), _size(asked), then)
 
     def _answered(
         self, call: _Call, numbers: Sequence[int], pause_s: float, results: Sequence[Result]

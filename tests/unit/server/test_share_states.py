@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 
 from kafkalog import Admin
+from kafkalog.coordinator import thread
 from kafkalog.coordinator.share_state.persister import (
     ACKNOWLEDGED,
     DeleteState,
@@ -118,6 +119,25 @@ def test_records_that_later_ones_replace_are_deleted(make_broker: MakeBroker) ->
     broker = make_broker(**ONE)
     found = one(node_of(broker).persister.read, ReadState(topic, 0, 0))
     assert found.state_batches == (BATCH,)
+
+
+def test_a_result_may_be_followed_by_the_next_call_while_the_queue_is_full(
+    make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator's thread makes that call, and only it can make room."""
+    broker = make_broker(**ONE)
+    keeper, topic = node_of(broker).persister, made(broker)
+    one(keeper.initialize, InitializeState(topic, 0, 0, 0))
+    monkeypatch.setattr(thread, "QUEUED_BYTES_MAX", 1)
+    found: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    written = WriteState(topic, 0, 0, 0, 4, 2, (BATCH,))
+
+    def next_one(_results: Any) -> None:
+        keeper.write("g", [written], found.put)
+
+    keeper.read_summary("g", [ReadSummary(topic, 0, -1)], next_one)
+    (result,) = found.get(timeout=LIMIT_S)
+    assert result.error is NONE
 
 
 def test_other_brokers_use_the_same_apis(make_broker: MakeBroker) -> None:
