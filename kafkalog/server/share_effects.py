@@ -98,7 +98,11 @@ class PartitionEnds:
         found = {where: end for where in here if (end := self._here(where)) is not None}
         gathered = _Gathered(len(places), found, done)
         for broker, some in places.items():
-            self._ask(broker, some, gathered)
+            try:
+                self._ask(broker, some, gathered)
+            except Exception:  # no thread or memory now; the other brokers are asked
+                _logger.exception("broker %d is not asked for the ends of partitions", broker)
+                gathered.add({})
         if not places:
             done(found)
 

@@ -85,10 +85,11 @@ class _Call:
         self._results: dict[int, Result] = {}
 
     def settle(self, results: dict[int, Result]) -> bool:
-        """Take results by number; True if these were the last ones."""
+        """Take results by number, the first of each; True if these were the last ones."""
         with self._lock:
-            self._results |= results
-            return bool(results) and len(self._results) == len(self.asked)
+            new = {number: one for number, one in results.items() if number not in self._results}
+            self._results |= new
+            return bool(new) and len(self._results) == len(self.asked)
 
     def finish(self) -> None:
         """Report the results, once there are all of them."""
@@ -96,6 +97,11 @@ class _Call:
             self._done([self._results[number] for number in range(len(self.asked))])
         except Exception:
             _logger.exception("a failure of what was to go on")
+
+    def key(self, number: int) -> SharePartition:
+        """The share partition of a request."""
+        one = self.asked[number]
+        return SharePartition(self.group_id, one.topic_id, one.partition)
 
     def failed(self, numbers: Sequence[int], error: ErrorCode) -> dict[int, Result]:
         """The results of requests that are given up."""
@@ -186,25 +192,41 @@ class SharePersister:
 
     def _attempt(self, call: _Call, numbers: Sequence[int], pause_s: float) -> None:
         """Ask the coordinators.  `pause_s`: before the next attempt."""
-        topic = self._metadata.image.topics.get(SHARE_STATE_TOPIC)
-        if topic is None:
+        try:
+            places = self._places(call, numbers)
+        except Exception:
+            _logger.exception("the coordinators of share partitions")
+            self._give_up(call, numbers, pause_s)
+            return
+        if places is None:
             if not self._later(0, partial(self._create_first, call, numbers, pause_s)):
                 self._give_up(call, numbers, pause_s)
             return
-        places: dict[int | None, list[int]] = {}
-        for number in numbers:
-            one = call.asked[number]
-            key = SharePartition(call.group_id, one.topic_id, one.partition).key
-            where = TopicPartition(SHARE_STATE_TOPIC, partition_for(key, len(topic.partitions)))
-            broker = None if self._peers is None else self._peers.leader(where)
-            places.setdefault(broker, []).append(number)
         for broker, some in places.items():
             answered = partial(self._answered, call, some, pause_s)
             asked = [call.asked[number] for number in some]
-            if broker is None:
-                self._ask_here(call.group_id, asked, answered)
-            else:
-                self._ask(broker, call.group_id, asked, answered)
+            try:
+                if broker is None:
+                    self._ask_here(call.group_id, asked, answered)
+                else:
+                    self._ask(broker, call.group_id, asked, answered)
+            except Exception:  # no thread or memory now; the other places have their turn
+                _logger.exception("a request about share partitions was not passed on")
+                self._give_up(call, some, pause_s)
+
+    def _places(self, call: _Call, numbers: Sequence[int]) -> dict[int | None, list[int]] | None:
+        """The requests of each coordinator, None: this broker; None: no topic has the states."""
+        topic = self._metadata.image.topics.get(SHARE_STATE_TOPIC)
+        if topic is None:
+            return None
+        places: dict[int | None, list[int]] = {}
+        for number in numbers:
+            where = TopicPartition(
+                SHARE_STATE_TOPIC, partition_for(call.key(number).key, len(topic.partitions))
+            )
+            broker = None if self._peers is None else self._peers.leader(where)
+            places.setdefault(broker, []).append(number)
+        return places
 
     def _create_first(self, call: _Call, numbers: Sequence[int], pause_s: float) -> None:
         try:
@@ -255,15 +277,15 @@ class SharePersister:
         self, call: _Call, numbers: Sequence[int], pause_s: float, results: Sequence[Result]
     ) -> None:
         found = dict(zip(numbers, results, strict=True))
-        again: list[int] = []
+        again: dict[int, Result] = {}
         if time.monotonic() + pause_s < call.until_s:
-            again = [number for number, one in found.items() if one.error in _AGAIN]
+            again = {number: one for number, one in found.items() if one.error in _AGAIN}
         self._settle(call, {n: one for n, one in found.items() if n not in again})
         if again:
             pause = min(2 * pause_s, PAUSE_MAX_S)
-            attempt = partial(self._attempt, call, again, pause)
+            attempt = partial(self._attempt, call, list(again), pause)
             if not self._later(pause_s, attempt):
-                self._settle(call, {number: found[number] for number in again})
+                self._settle(call, again)
 
     # ---- the thread ------------------------------------------------------------------------
 

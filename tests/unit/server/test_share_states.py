@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,7 @@ from kafkalog.coordinator.share_state.state import SharePartition
 from kafkalog.server import share_persister
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.server.journal import SHARE_STATE_TOPIC
+from kafkalog.server.share_effects import PartitionEnds
 from kafkalog.server.share_persister import SharePersister
 from kafkalog.server.transactions.inter_broker_client import InterBrokerClient
 from kafkalog.wire import apis
@@ -224,6 +226,52 @@ def test_a_result_that_is_missing_is_an_error() -> None:
     with asking(peer) as keeper:
         found = one(keeper.read, ReadState(SOME_TOPIC, 0, 0))
         assert found.error is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def no_threads(monkeypatch: pytest.MonkeyPatch, failures: int) -> None:
+    """So many times the thread for requests to broker 7 cannot be started."""
+    start, left = threading.Thread.start, [failures]
+
+    def refuse(one: threading.Thread) -> None:
+        if one.name.endswith("to broker 7") and left[0]:
+            left[0] -= 1
+            raise RuntimeError("can't start new thread")
+        start(one)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+
+def test_a_request_that_cannot_be_passed_on_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    no_threads(monkeypatch, 2)
+    peer = Peer()
+    peer.on(apis.DELETE_SHARE_GROUP_STATE, answered(NONE))
+    with asking(peer) as keeper:
+        assert one(keeper.delete, DeleteState(SOME_TOPIC, 0)).error is NONE
+
+
+def test_a_request_that_is_never_passed_on_has_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_persister, "PATIENCE_S", 0.1)
+    no_threads(monkeypatch, 1_000)
+    with asking(Peer()) as keeper:
+        assert one(keeper.delete, DeleteState(SOME_TOPIC, 0)).error is GONE
+        assert keeper._held_bytes == 0
+
+
+def test_ends_that_cannot_be_asked_for_are_missing(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_threads(monkeypatch, 1)
+    topic, peer = made(broker), Peer()
+    found: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    with joined({7: peer}) as member:
+        led_by(member, {7: peer}, "t", 7)
+        client = InterBrokerClient(member, "test")
+        PartitionEnds(node_of(broker).partitions, client).latest([(topic, 0)], found.put)
+        assert found.get(timeout=LIMIT_S) == {}
+        peer.__exit__()
+        client.stop()
 
 
 def test_patience_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
