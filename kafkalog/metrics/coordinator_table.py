@@ -28,6 +28,8 @@ COORDINATORS = (
     gauge("kafka_server_group_coordinator_metrics_consumer_group_count", "", ["state"],
           "Groups whose members heartbeat (KIP-848), by state.", "",
           f"{_METRICS}consumer-group-count"),
+    gauge("kafka_server_group_coordinator_metrics_share_group_count", "", ["state"],
+          "Share groups (KIP-932), by state.", "", f"{_METRICS}share-group-count"),
     gauge("kafka_server_group_coordinator_metrics_num_partitions", "", ["state"],
           "Partitions of __consumer_offsets that this node coordinates: active, loading, "
           "failed.", "failed: see the log for the partition that cannot be read.",
@@ -42,8 +44,8 @@ COORDINATORS = (
           "Records between the committed offset and the end that consumers see. Only where this "
           "node has the partition's open log.",
           "Grows: more members, up to the number of partitions, or faster ones."),
-    gauge("kafkalog_group_lag_sum", "records", ["group"], "The sum over these partitions.",
-          "The same."),
+    gauge("kafkalog_group_lag_sum", "records", ["group"],
+          "The sum over these partitions; missing where none is shown.", "The same."),
     gauge("kafkalog_transaction_coordinator_partitions", "", ["state"],
           "Partitions of __transaction_state that this node coordinates: active, loading, "
           "failed.", "failed: see the log for the partition that cannot be read."),

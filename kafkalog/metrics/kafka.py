@@ -15,6 +15,8 @@ _QUEUES = "The controller's events are not timed one by one; Raft and decisions 
 _TIMES = "The coordinator is one thread that answers in rounds; its phases are in " \
          "kafka_network_requestmetrics_*."  # fmt: skip
 _RATES = "Not counted; the requests by API and error code show it."
+_SHARES = "Not counted apart; the requests ShareFetch, ShareAcknowledge and " \
+          "WriteShareGroupState by API and error code show it."  # fmt: skip
 _KRAFT = "Metadata records are applied as they are committed, by one thread; " \
          "kafka_controller_kafkacontroller_lastappliedrecordoffset shows how far."  # fmt: skip
 
@@ -87,12 +89,23 @@ MISSING: tuple[tuple[str, str], ...] = (
     (f"{_COORDINATOR}batch-flush-rate", _TIMES),
     (f"{_COORDINATOR}group-count",
      "kafka_coordinator_group_groupmetadatamanager_numgroups has the classic ones, "
-     "kafka_server_group_coordinator_metrics_consumer_group_count the others."),
+     "kafka_server_group_coordinator_metrics_consumer_group_count those whose members heartbeat, "
+     "kafka_server_group_coordinator_metrics_share_group_count the share groups."),
     (f"{_COORDINATOR}consumer-group-rebalance-rate", _RATES),
     (f"{_COORDINATOR}consumer-group-rebalance-count", _RATES),
     (f"{_COORDINATOR}streams-group-count", "There are no streams groups."),
     (f"{_COORDINATOR}streams-group-rebalance-rate", "There are no streams groups."),
     (f"{_COORDINATOR}streams-group-rebalance-count", "There are no streams groups."),
+    (f"{_COORDINATOR}share-group-rebalance-rate", _RATES),
+    (f"{_COORDINATOR}share-group-rebalance-count", _RATES),
+    ("kafka.server:type=share-coordinator-metrics", _SHARES),
+    ("kafka.server:type=ShareGroupMetrics", _SHARES),
+    ("kafka.server:type=SharePartitionMetrics", _SHARES),
+    ("kafka.server:type=ShareSessionCache", _SHARES),
+    ("kafka.server:type=BrokerTopicMetrics,name=TotalShareFetchRequestsPerSec", _SHARES),
+    ("kafka.server:type=BrokerTopicMetrics,name=FailedShareFetchRequestsPerSec", _SHARES),
+    ("kafka.server:type=BrokerTopicMetrics,name=TotalShareAcknowledgementRequestsPerSec", _SHARES),
+    ("kafka.server:type=BrokerTopicMetrics,name=FailedShareAcknowledgementRequestsPerSec", _SHARES),
     (f"{_COORDINATOR}group-completed-rebalance-rate", _RATES),
     (f"{_COORDINATOR}group-completed-rebalance-count", _RATES),
     (f"{_COORDINATOR}offset-commit-rate", _RATES),

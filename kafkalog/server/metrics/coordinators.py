@@ -9,11 +9,13 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
+from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kafkalog.coordinator.consumer_groups.state import ConsumerState
 from kafkalog.coordinator.groups.group import State
+from kafkalog.coordinator.share_groups.state import ShareState
 from kafkalog.coordinator.transactions.transaction import State as TransactionState
 from kafkalog.types import TopicPartition
 
@@ -83,17 +85,20 @@ class _Groups(NamedTuple):
     """The groups of one partition of the journal."""
 
     classic: Counter[State]
-    consumer: Counter[ConsumerState]
+    newer: Counter[Enum]
+    """Those whose members heartbeat, of either type."""
     offsets: int
     rows: dict[str, _GroupRow]
 
 
-def _row(group: Group) -> _GroupRow:
-    offsets = {topic: {number: one.offset for number, one in those.items()}
-               for topic, those in group.offsets.items()}  # fmt: skip
-    if group.consumer is not None and not group.is_classic:
-        return _GroupRow(len(group.consumer.members), group.consumer.state.value, offsets)
-    return _GroupRow(len(group.members), group.state.value, offsets)
+def _row(group: Group, *, offsets: bool) -> _GroupRow:
+    """`offsets`: whether they are shown."""
+    found = {topic: {number: one.offset for number, one in those.items()}
+             for topic, those in group.offsets.items()} if offsets else {}  # fmt: skip
+    newer = group.newer
+    if newer is not None and not group.is_classic:
+        return _GroupRow(len(newer.members), newer.state.value, found)
+    return _GroupRow(len(group.members), group.state.value, found)
 
 
 def _names(core: GroupCoordinatorState, number: int, _step: Step) -> list[str]:
@@ -111,14 +116,15 @@ def _look(
     for group in () if shard is None else shard.groups.values():
         count = sum(map(len, group.offsets.values()))
         offsets += count
-        if group.consumer is not None and not group.is_classic:
-            found.consumer[group.consumer.state] += 1
+        newer = group.newer
+        if newer is not None and not group.is_classic:
+            found.newer[newer.state] += 1
         else:
             found.classic[group.state] += 1
         if group.group_id in shown and group.state is not State.DEAD:
-            row = _row(group) if count <= room else None
-            room -= count if row is not None else 0
-            found.rows[group.group_id] = row or _GroupRow(len(group.members), group.state.value, {})
+            fits = count <= room
+            room -= count if fits else 0
+            found.rows[group.group_id] = _row(group, offsets=fits)
     return found._replace(offsets=offsets)
 
 
@@ -148,7 +154,7 @@ def read_groups(
             return
         room -= sum(len(those) for row in found.rows.values() for those in row.offsets.values())
         all_found.classic.update(found.classic)
-        all_found.consumer.update(found.consumer)
+        all_found.newer.update(found.newer)
         all_found.rows.update(found.rows)
         all_found = all_found._replace(offsets=all_found.offsets + found.offsets)
     readings.add("kafkalog_group_coordinator_bytes", weight_bytes)
@@ -167,9 +173,10 @@ def _show(readings: Readings, found: _Groups, logs: Mapping[TopicPartition, Any]
     readings.add(f"{_MANAGER}numoffsets", found.offsets)
     for state, name in _CLASSIC.items():
         readings.add(_MANAGER + name, found.classic[state])
-    for kind in ConsumerState:
-        readings.add("kafka_server_group_coordinator_metrics_consumer_group_count",
-                     found.consumer[kind], state=kind.value.lower())  # fmt: skip
+    for kind, states in (("consumer", ConsumerState), ("share", ShareState)):
+        name = f"kafka_server_group_coordinator_metrics_{kind}_group_count"
+        for newer in states:
+            readings.add(name, found.newer[newer], state=newer.value.lower())
     for group, row in sorted(found.rows.items()):
         readings.add("kafkalog_group_members", row.members, group=group)
         readings.add("kafkalog_group_state", 1, group=group, state=row.state)
@@ -182,7 +189,8 @@ def _show(readings: Readings, found: _Groups, logs: Mapping[TopicPartition, Any]
                 if log is not None:
                     lags.append(max(log.high_watermark - offset, 0))
                     readings.add("kafkalog_group_lag", lags[-1], **where)
-        readings.add("kafkalog_group_lag_sum", sum(lags), group=group)
+        if lags:
+            readings.add("kafkalog_group_lag_sum", sum(lags), group=group)
 
 
 def read_transactions(

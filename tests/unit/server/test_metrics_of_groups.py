@@ -1,0 +1,91 @@
+"""The metrics of groups whose members heartbeat: share groups, and those with many offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog.wire import apis
+from tests.support.raw import Raw
+from tests.support.waiting import wait_for
+
+MANAGER = "kafka_coordinator_group_groupmetadatamanager_"
+COUNTS = "kafka_server_group_coordinator_metrics_"
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[kafkalog.Broker]:
+    """A broker that shows one committed offset at most."""
+    config = {"kafkalog.metrics.max.partitions": 1}
+    with kafkalog.Broker(tmp_path / "data", "127.0.0.1:0", config=config) as one:
+        yield one
+
+
+@pytest.fixture
+def raw(broker: kafkalog.Broker) -> Iterator[Raw]:
+    with Raw(broker.bootstrap_servers) as one:
+        one.create("t", 2)
+        one.call(apis.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["g"])
+        yield one
+
+
+def joined(raw: Raw, api: Any, **fields: Any) -> int:
+    """The epoch of a new member of the group, once the coordinator takes it."""
+    epochs: list[int] = []
+
+    def answered() -> bool:
+        answer = raw.call(api, 1, group_id="g", member_id="m", member_epoch=0,
+                          subscribed_topic_names=["t"], **fields)  # fmt: skip
+        epochs.append(answer.member_epoch)
+        return not answer.error_code
+
+    wait_for(answered, "the group has a member")
+    return epochs[-1]
+
+
+def committed(raw: Raw, epoch: int, *partitions: int) -> None:
+    parts = [{"partition_index": one, "committed_offset": 0} for one in partitions]
+    answer = raw.call(
+        apis.OFFSET_COMMIT, 9, group_id="g", member_id="m", generation_id_or_member_epoch=epoch,
+        topics=[{"name": "t", "partitions": parts}],
+    )  # fmt: skip
+    assert not any(one.error_code for topic in answer.topics for one in topic.partitions), answer
+
+
+def test_share_groups_are_counted_by_their_states(raw: Raw, broker: kafkalog.Broker) -> None:
+    joined(raw, apis.SHARE_GROUP_HEARTBEAT)
+    found = broker.metrics()
+    assert found[f'{COUNTS}share_group_count{{state="stable"}}'] == 1
+    assert found[f'{COUNTS}share_group_count{{state="empty"}}'] == 0
+    assert (found[f"{MANAGER}numgroups"], found[f"{MANAGER}numgroupsempty"]) == (0, 0)
+    assert found['kafkalog_group_members{group="g"}'] == 1
+    assert found['kafkalog_group_state{group="g",state="Stable"}'] == 1
+    assert [name for name in found if name.startswith("kafkalog_group_lag")] == []
+    left = raw.call(apis.SHARE_GROUP_HEARTBEAT, 1, group_id="g", member_id="m", member_epoch=-1)
+    assert not left.error_code, left
+    found = broker.metrics()
+    assert found[f'{COUNTS}share_group_count{{state="empty"}}'] == 1
+    assert found['kafkalog_group_state{group="g",state="Empty"}'] == 1
+    assert found[f"{MANAGER}numgroups"] == 0
+
+
+def test_a_group_with_more_offsets_than_are_shown_has_members(
+    raw: Raw, broker: kafkalog.Broker
+) -> None:
+    epoch = joined(
+        raw, apis.CONSUMER_GROUP_HEARTBEAT, rebalance_timeout_ms=60_000, topic_partitions=[]
+    )
+    raw.produce("t", b"x", b"y")
+    committed(raw, epoch, 0)
+    assert broker.metrics()['kafkalog_group_lag_sum{group="g"}'] == 2
+    committed(raw, epoch, 1)
+    found = broker.metrics()
+    assert found['kafkalog_group_members{group="g"}'] == 1
+    assert 'kafkalog_group_state{group="g",state="Empty"}' not in found
+    hidden = ("kafkalog_group_offset", "kafkalog_group_lag")
+    assert [name for name in found if name.startswith(hidden)] == []
+    assert found[f"{MANAGER}numoffsets"] == 2
