@@ -212,8 +212,7 @@ class ShareLink:
             self._decoder = Decoder(check_crcs=self._config.check_crcs)
         found: list[Record] = []
         for rows in self._decoder.records(place.topic, place.number, data):
-            for first in range(0, len(rows), len(rows)):
-                found += rows.records(first, len(rows))
+            found += rows.records(0, len(rows))
         return found
 
     def _undamaged(self, found: Acquired, damaged: list[tuple[int, int]]) -> list[Record]:
