@@ -130,13 +130,15 @@ def settings_from(options: argparse.Namespace) -> "Properties":
     return found
 
 
-def _node(directory: str, config: dict[str, object]) -> "Broker | Controller":
+def _node(
+    directory: str, config: dict[str, object], ends: threading.Event
+) -> "Broker | Controller":
     from kafkalog.config.server import ServerConfig
 
     if ServerConfig.of(config).serves_clients:
-        from kafkalog.server.broker import Broker
+        from kafkalog.server.broker import serve_until
 
-        return Broker(directory, config=config)
+        return serve_until(ends, directory, config)
     from kafkalog.server.controller import Controller
 
     return Controller(directory, config)
@@ -207,32 +209,43 @@ def _next(signals: "queue.SimpleQueue[int]") -> int:
             return signals.get(timeout=LOOK_S)
 
 
+def _until_signal(
+    node: "Broker | Controller", directory: str, again: Callable[[], dict[str, object]],
+    signals: "queue.SimpleQueue[int]", ends: threading.Event,
+) -> None:  # fmt: skip
+    """Serve, and restart as asked, until the signal after which the process ends."""
+    while (number := _next(signals)) == RESTART:
+        _restart(node, directory, again, ends)
+    name = signal.Signals(number).name
+    kind = "broker" if node.config.serves_clients else "controller"
+    logging.getLogger("kafkalog.server").info("%s: the %s ends", name, kind)
+
+
 def _serve(
     directory: str, config: dict[str, object], again: Callable[[], dict[str, object]]
 ) -> int:
-    from kafkalog.server.broker import Broker, end_restart
+    from kafkalog.errors import Closed
 
     signals: queue.SimpleQueue[int] = queue.SimpleQueue()
     ends = threading.Event()
-    serving: list[Broker | Controller] = []
 
     def came(number: int) -> None:
         signals.put(number)
         if number != RESTART:
             ends.set()
-            for one in serving:
-                if isinstance(one, Broker):
-                    end_restart(one)
 
     sys.setswitchinterval(SWITCH_S)
     # Before the broker starts: an early signal must not interrupt its start halfway.
-    with on_signals(came, again=RESTART), _node(directory, config) as node:
-        serving.append(node)
-        _say(directory, node)
-        while (number := _next(signals)) == RESTART:
-            _restart(node, directory, again, ends)
-        name = signal.Signals(number).name
-        kind = "broker" if node.config.serves_clients else "controller"
-        logging.getLogger("kafkalog.server").info("%s: the %s ends", name, kind)
+    with on_signals(came, again=RESTART):
+        try:
+            node = _node(directory, config, ends)
+        except Closed as problem:  # while it waited for controllers
+            if not ends.is_set():
+                raise
+            logging.getLogger("kafkalog.server").info("%s: did not start: %s", directory, problem)
+        else:
+            with node:
+                _say(directory, node)
+                _until_signal(node, directory, again, signals, ends)
     print("kafkalog ended", file=sys.stderr)
     return 0

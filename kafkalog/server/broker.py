@@ -74,7 +74,7 @@ from kafkalog.shares.leader import Shares
 if TYPE_CHECKING:
     from kafkalog.replication.membership import Controlling
 
-__all__ = ["Broker", "end_restart", "node_of"]
+__all__ = ["Broker", "node_of", "serve_until"]
 
 _logger = logging.getLogger(__name__)
 
@@ -125,8 +125,7 @@ class Broker(Watched):
         self._closed = False
         self._store: Any = None
         self._inside: InProcessTransport | None = None
-        self._ends = threading.Event()  # see end_restart
-        self._registering: Any = None
+        self._ends: threading.Event = getattr(self, "_ends", None) or threading.Event()
         self._undo: list[Any] = []  # ends the parts that were started, in their order
         self._begin(self._plan(complete(config, listeners), listeners))
         AT_EXIT.add(self)
@@ -179,7 +178,7 @@ class Broker(Watched):
         """Open the directory, its logs and metadata."""
         self._controller: Controlling | None = None
         self._replicas: ReplicaManager | None = None
-        opened = Opened(self.path, self._config, self._given, self._clock, self._undo)
+        opened = Opened(self.path, self._config, self._given, self._clock, self._undo, self._ends)
         self._config, self._given = opened.config, dict(opened.given)
         self._manager, self._metadata = opened.manager, opened.metadata
         self._kraft, self._zookeeper, self._quorum = opened.kraft, opened.zookeeper, opened.quorum
@@ -367,13 +366,14 @@ class Broker(Watched):
     def _register(self, member: Any, endpoints: Sequence[tuple[str, str, int, int]]) -> None:
         """Become a broker of the cluster, unless this process is to end: controllers may keep one
         fenced for any time."""
-        self._registering = member
+        if self._ends.is_set():
+            raise Closed(f"{self.path}: its process ends")
         try:
-            if self._ends.is_set():
-                raise Closed(f"{self.path}: its process ends")
             member.register(endpoints, self._config.broker_rack or None)
-        finally:
-            self._registering = None
+        except Closed:
+            if self._ends.is_set():
+                self._controlled_shutdown()  # the controllers may have registered it
+            raise
 
     def _controlled_shutdown(self) -> None:
         """Let other nodes lead what is led here, before anything ends."""
@@ -588,9 +588,13 @@ def node_of(broker: Broker) -> Node:
     return broker._node
 
 
-def end_restart(broker: Broker) -> None:
-    """End a restart that waits for the controllers of a cluster, and each later one: the process
-    is to end.  `restart` raises Closed then.  From any thread; it waits for nothing."""
-    broker._ends.set()
-    if (member := broker._registering) is not None:
-        member.close()
+def serve_until(ends: threading.Event, path: str, config: Mapping[str, object]) -> Broker:
+    """A broker of a process that is to end once `ends` is set: no start waits for a cluster then.
+
+    Raises: as Broker; Closed: `ends` was set during the start, and everything has ended.
+    """
+
+    class Served(Broker):
+        _ends = ends
+
+    return Served(path, config=config)

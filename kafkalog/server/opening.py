@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -55,15 +56,17 @@ class Opened:
 
     def __init__(
         self, path: str, config: ServerConfig, given: Mapping[str, object], clock: Clock,
-        undo: list[Any],
+        undo: list[Any], ends: threading.Event | None = None,
     ) -> None:  # fmt: skip
         """Whatever may be refused is checked first, as long as nothing is written.
 
-        `given`: the settings as texts; `undo`: gets the ends of the parts, the directory's first.
-        Raises: as Broker.
+        `given`: the settings as texts; `undo`: gets the ends of the parts, the directory's first;
+        `ends`: set once the process is to end.
+
+        Raises: as Broker; Closed: `ends` was set while the cluster was waited for.
         """
         self.config, self.given = config, given
-        self._path, self._undo = path, undo
+        self._path, self._undo, self._ends = path, undo, ends or threading.Event()
         self._check_places()
         found = look(path)
         number = self._number(found.meta)
@@ -76,7 +79,7 @@ class Opened:
             if config.controls:
                 self._check_formatted(found.meta)
             check_served(self.config)  # with the number
-            entry = enter_quorum(path, found, self.config, number)
+            entry = enter_quorum(path, found, self.config, number, self._ends)
         elif config.clustered:
             from kafkalog.cluster.node.joining import enter
 
@@ -172,7 +175,7 @@ class Opened:
 
         follow = None if self.controllers is None else self._replica(self.controllers).follow
         self.quorum = self._or_abandon(
-            partial(join_quorum, self.manager, self.config, entry, follow)
+            partial(join_quorum, self.manager, self.config, entry, self._ends, follow)
         )
         self._undo.append(self.quorum.close)
         check_stored_settings(self.quorum.image)

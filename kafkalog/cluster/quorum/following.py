@@ -88,13 +88,16 @@ class MetadataFollower:
         """The metadata of the copy that are committed."""
         return self._copied.image
 
-    def catch_up(self, at_most_s: float) -> None:
+    def catch_up(self, at_most_s: float, ends: threading.Event) -> None:
         """Copy what the quorum has committed now.
 
-        Raises: Timeout; ArgumentError, CorruptLog: this cluster cannot be followed.
+        Raises: Timeout; Closed: `ends` was set; ArgumentError, CorruptLog: this cluster cannot be
+        followed.
         """
         end_s = time.monotonic() + at_most_s
         while not (self._copied.caught_up and METADATA_VERSION in self._copied.image.features):
+            if ends.is_set():
+                raise Closed(f"{self._copied.folder}: its process ends")
             if time.monotonic() >= end_s:
                 raise Timeout(
                     f"{self._copied.folder}: no leader of the quorum answered in {at_most_s:g} s: "

@@ -5,6 +5,7 @@ Apache Kafka wants a directory to be formatted for this; here a new one asks the
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import closing
@@ -18,7 +19,7 @@ from kafkalog.directory.identity import Found
 from kafkalog.directory.manager import Manager
 from kafkalog.disk import layout
 from kafkalog.disk.layout import MetaProperties
-from kafkalog.errors import ArgumentError, KafkalogError, Timeout
+from kafkalog.errors import ArgumentError, Closed, KafkalogError, Timeout
 from kafkalog.quorum.identity import Identity
 from kafkalog.quorum.replica.places import controllers_of
 from kafkalog.replication.inter_broker import NodeSecurity, connect, node_securities
@@ -50,13 +51,13 @@ class Entry(NamedTuple):
     """The security of connections by listeners that are not PLAINTEXT."""
 
 
-def enter(path: str, found: Found, config: ServerConfig, node: int) -> Entry:
+def enter(path: str, found: Found, config: ServerConfig, node: int, ends: threading.Event) -> Entry:
     """Check that a directory may be a broker's of this cluster; nothing is written.
 
-    `found`: the directory's contents.
+    `found`: the directory's contents; `ends`: set once the process is to end.
 
     Raises: ArgumentError: it is that of a node of another cluster, on ZooKeeper; InvalidSetting:
-    the security between nodes; Timeout: no controller answers.
+    the security between nodes; Timeout: no controller answers; Closed: `ends` was set.
     """
     meta = found.meta
     bootstrap, voters = controllers_of(config)
@@ -73,7 +74,7 @@ def enter(path: str, found: Found, config: ServerConfig, node: int) -> Entry:
     on_zookeeper = meta is not None and meta.version == 0
     if cluster is None or on_zookeeper:
         patience_s = config.initial_broker_registration_timeout_ms / 1000
-        known, cluster = cluster, _cluster_id(bootstrap, options, patience_s)
+        known, cluster = cluster, _cluster_id(bootstrap, options, patience_s, ends)
         # Kafka 3.9 leaves such a directory when it has moved a cluster from ZooKeeper to KRaft.
         if on_zookeeper and known != cluster:
             raise ArgumentError(
@@ -85,11 +86,15 @@ def enter(path: str, found: Found, config: ServerConfig, node: int) -> Entry:
     return Entry(identity, bootstrap, voters, options, securities)
 
 
-def _cluster_id(bootstrap: tuple[Address, ...], options: Options, patience_s: float) -> str:
+def _cluster_id(
+    bootstrap: tuple[Address, ...], options: Options, patience_s: float, ends: threading.Event
+) -> str:
     end_s = time.monotonic() + patience_s
     while True:
         problem = ""
         for address in bootstrap:
+            if ends.is_set():
+                raise Closed("no controller named the cluster's id before the process was to end")
             try:
                 with closing(connect(address, options)) as connection:
                     api = apis.DESCRIBE_CLUSTER
@@ -106,7 +111,7 @@ def _cluster_id(bootstrap: tuple[Address, ...], options: Options, patience_s: fl
                 problem = str(error)
         if time.monotonic() >= end_s:
             raise Timeout(f"no controller named the cluster's id in {patience_s:g} s: {problem}")
-        time.sleep(PAUSE_S)
+        ends.wait(PAUSE_S)
 
 
 def own(manager: Manager, identity: Identity) -> None:

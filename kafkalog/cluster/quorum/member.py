@@ -52,6 +52,8 @@ __all__ = ["QuorumMember", "join_quorum"]
 
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")
+LOOK_S = 0.2
+"""How often a start that waits looks if its process is to end."""
 CORDONED_SINCE = 30
 """The metadata.version from which on directories can be cordoned: 4.3-IV0."""
 
@@ -83,10 +85,10 @@ class Source(Protocol):
     def seen(self) -> Seen:
         """The quorum, as known here."""
 
-    def catch_up(self, at_most_s: float) -> None:
+    def catch_up(self, at_most_s: float, ends: threading.Event) -> None:
         """Wait until the image has what the quorum has committed now.
 
-        Raises: Timeout.
+        Raises: Timeout; Closed: `ends` was set.
         """
 
     def run(self, changed: Callable[[Change], None]) -> None:
@@ -104,13 +106,16 @@ class QuorumMember:
     """One broker's view of its cluster.  Safe to use from many threads; closed by `close`."""
 
     def __init__(
-        self, manager: Manager, config: ServerConfig, entry: Entry, follow: Follow | None = None
-    ) -> None:
+        self, manager: Manager, config: ServerConfig, entry: Entry, ends: threading.Event,
+        follow: Follow | None = None,
+    ) -> None:  # fmt: skip
         """Read the metadata up to what the quorum has committed now; the cluster does not know this
-        broker before `register`.  `follow`: where they are, None: in a copy of the leader's log.
+        broker before `register`.  `follow`: where they are, None: in a copy of the leader's log;
+        `ends`: set once the process is to end: a start waits for nothing then.
 
-        Raises: Timeout: no leader of the quorum answers in time; ArgumentError: the directory
-        belongs to another cluster, or the cluster uses a feature that is not supported; CorruptLog.
+        Raises: Timeout: no leader of the quorum answers in time; Closed: `ends` was set;
+        ArgumentError: the directory belongs to another cluster, or the cluster uses a feature that
+        is not supported; CorruptLog.
         """
         self.node = entry.identity.node
         self.listener = config.inner_listener
@@ -120,6 +125,7 @@ class QuorumMember:
         )
         self.registered: Callable[[int], None] = lambda _: None
         self._manager, self._config, self._entry = manager, config, entry
+        self._ends = ends
         self._lock = threading.RLock()  # guards what follows; held while listeners are notified
         self._listeners: list[Callable[[Change], None]] = []
         self._acting = False  # roles are carried out
@@ -139,7 +145,7 @@ class QuorumMember:
         self._registration: Registration | None = None
         self._threads: list[threading.Thread] = []
         try:
-            self._source.catch_up(config.initial_broker_registration_timeout_ms / 1000)
+            self._source.catch_up(config.initial_broker_registration_timeout_ms / 1000, ends)
         except BaseException:
             self.close()
             raise
@@ -162,7 +168,7 @@ class QuorumMember:
         `endpoints`: (listener's name, advertised host, port, Kafka's number of the protocol).
 
         Raises: ArgumentError: the controllers refuse it; Timeout: it is not registered within
-        initial.broker.registration.timeout.ms.
+        initial.broker.registration.timeout.ms; Closed: so it is, or its process is to end.
         """
         who = self._entry.identity
         self._registration = Registration(
@@ -185,7 +191,7 @@ class QuorumMember:
                         f"broker {self.node}: not registered in time: "
                         f"{self._life.problem or 'no controller answered'}"
                     )
-                self._news.wait(left_s if self._life.epoch < 0 else None)
+                self._news.wait(min(left_s, LOOK_S) if self._life.epoch < 0 else LOOK_S)
             return self._life.epoch
 
     def _check_alive(self) -> None:
@@ -196,8 +202,8 @@ class QuorumMember:
                 f"broker {self.node}: the controllers refuse its registration: "
                 f"{self._life.refused}; their log says why"
             )
-        if self._closed.is_set():
-            raise Closed(f"broker {self.node}: it was closed")
+        if self._closed.is_set() or self._ends.is_set():
+            raise Closed(f"broker {self.node}: it was closed, or its process ends")
 
     def let_go(self, retries: int, backoff_ms: int) -> bool:
         """Let the controllers move leaderships from here; returns whether they have done so, in the
@@ -537,13 +543,14 @@ class QuorumMember:
 
 
 def join_quorum(
-    manager: Manager, config: ServerConfig, entry: Entry, follow: Follow | None = None
-) -> QuorumMember:
-    """Give the directory its identity, and read the cluster's metadata into it; `follow`: as
-    QuorumMember.
+    manager: Manager, config: ServerConfig, entry: Entry, ends: threading.Event,
+    follow: Follow | None = None,
+) -> QuorumMember:  # fmt: skip
+    """Give the directory its identity, and read the cluster's metadata into it; `ends`, `follow`:
+    as QuorumMember.
 
     Raises: as QuorumMember.
     """
     manager.state.copied = True
     own(manager, entry.identity)
-    return QuorumMember(manager, config, entry, follow)
+    return QuorumMember(manager, config, entry, ends, follow)

@@ -77,13 +77,15 @@ class Followed:
                 self._waiting = deque([whole])
             self._news.notify()
 
-    def catch_up(self, at_most_s: float) -> None:
+    def catch_up(self, at_most_s: float, ends: threading.Event) -> None:
         """Wait until the metadata have records of the quorum's present leader.
 
-        Raises: Timeout.
+        Raises: Timeout; Closed: `ends` was set.
         """
         end_s = time.monotonic() + at_most_s
         while not self._replica.caught_up:
+            if ends.is_set():
+                raise Closed("the metadata are not there, and the process ends")
             if time.monotonic() >= end_s or self._replica.ends:
                 why = self._replica.problem or "no leader of the quorum is known"
                 raise Timeout(f"the metadata are not there after {at_most_s:g} s: {why}")

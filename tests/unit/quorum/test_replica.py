@@ -272,7 +272,7 @@ def test_a_broker_of_the_same_process_follows_without_fetching(tmp_path: Path) -
     with Replicas(tmp_path, [1], [1]) as quorum:
         quorum.start(1)
         followed = quorum[1].follow()
-        followed.catch_up(30)
+        followed.catch_up(30, threading.Event())
         assert followed.image.features
         assert followed.seen.leader == 1
         seen: list[Any] = []

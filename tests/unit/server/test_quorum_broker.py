@@ -6,8 +6,12 @@ import contextlib
 import errno
 import json
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -26,7 +30,7 @@ from kafkalog.disk.layout import (
     render_meta_properties,
 )
 from kafkalog.replication.roles import Effect, Lead
-from kafkalog.server.broker import Broker, node_of
+from kafkalog.server.broker import Broker, node_of, serve_until
 from kafkalog.server.controller_apis import quorum_broker
 from kafkalog.server.handlers.fetch import open_logs
 from kafkalog.wire import apis
@@ -489,6 +493,64 @@ def test_a_number_in_use_ends_the_start_after_its_time(
     with pytest.raises(errors.Timeout, match="DUPLICATE_BROKER_REGISTRATION"):
         started(controller, tmp_path / "d", **quick)
     assert controller.count(apis.BROKER_REGISTRATION) > 1
+
+
+@pytest.mark.parametrize("last", ["cluster", "metadata", "registration", "heartbeat"])
+def test_the_end_of_the_process_ends_a_start_that_waits(
+    controller: Controller, tmp_path: Path, last: str
+) -> None:
+    """For the cluster's id, a leader of the quorum, the registration, or to be unfenced."""
+    api = {
+        "cluster": apis.DESCRIBE_CLUSTER,
+        "metadata": apis.FETCH,
+        "registration": apis.BROKER_REGISTRATION,
+        "heartbeat": apis.BROKER_HEARTBEAT,
+    }[last]
+    if last == "cluster":
+        refusal = {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "cluster_id": ""}
+        controller.on(apis.DESCRIBE_CLUSTER, {**refusal, "brokers": []})
+    controller.commits = last != "metadata"
+    if last == "registration":
+        controller.registration_code = ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    stops: list[bool] = []
+
+    def stays_fenced(body: Any, _: int) -> dict[str, Any]:
+        stops.append(body.want_shut_down)
+        return {"is_caught_up": True, "is_fenced": True, "should_shut_down": body.want_shut_down}
+
+    if last == "heartbeat":
+        controller.on(apis.BROKER_HEARTBEAT, stays_fenced)
+    ends = threading.Event()
+    config = {**controller.settings, "node.id": NODE}
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(serve_until, ends, str(tmp_path / "d"), config)
+        wait_for(lambda: controller.count(api) > 2 or starting.done(), "it waits")
+        ends.set()
+        with pytest.raises(errors.Closed):
+            starting.result(LIMIT_S)
+    assert (True in stops) == (last == "heartbeat"), "the controllers end its session"
+
+
+def test_sigterm_ends_a_process_that_waits_for_controllers(
+    controller: Controller, tmp_path: Path
+) -> None:
+    controller.commits = False
+    config = {
+        **controller.settings,
+        "node.id": NODE,
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    }
+    settings = [f"--set={name}={value}" for name, value in config.items()]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "kafkalog", "serve", "--dir", str(tmp_path / "d"), *settings],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    wait_for(lambda: controller.count(apis.FETCH) or child.poll() is not None, "it waits")
+    child.send_signal(signal.SIGTERM)
+    out, problems = child.communicate(timeout=LIMIT_S)
+    assert (child.returncode, out) == (0, ""), problems
+    assert problems.endswith("kafkalog ended\n")
 
 
 def test_a_controller_that_is_away_ends_the_start_after_its_time(tmp_path: Path) -> None:

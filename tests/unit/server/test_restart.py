@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,7 +29,7 @@ from kafkalog.kraft.kraftlog import MetadataLog
 from kafkalog.kraft.loading import load
 from kafkalog.raft.codec import control_record
 from kafkalog.raft.replicas import ReplicaKey, Voter
-from kafkalog.server.broker import Broker, end_restart
+from kafkalog.server.broker import Broker, serve_until
 from tests.support.apache import free_port
 from tests.support.certificates import Certificates, pem_of
 from tests.support.controller_nodes import combined
@@ -148,12 +149,13 @@ def test_the_end_of_the_process_ends_a_restart_that_waits_for_controllers(
     """They may keep a registered broker fenced for any time.  It goes on with nothing."""
     port = free_port()
     single = {"listeners": f"PLAINTEXT://127.0.0.1:{port}"}
-    one = Broker(tmp_path / "data", config=single)
+    ending = threading.Event()
+    one = serve_until(ending, str(tmp_path / "data"), single)
     monkeypatch.setattr(QuorumMember, "_live", lambda member: member._closed.wait())
 
     def ends() -> None:
-        wait_for(lambda: one._registering, "it waits for the controllers")
-        end_restart(one)
+        wait_for(lambda: one._member is not None, "it waits for the controllers")
+        ending.set()
 
     with ThreadPoolExecutor(1) as ender:
         ended = ender.submit(ends)
