@@ -379,7 +379,8 @@ class SharePartition:
         if log_start <= self.start:
             return False
         self.holds.cut(log_start)
-        self._rows.cut(log_start)
+        if len(self._rows) and self._rows[-1].last >= log_start:
+            self._rows.cut(log_start)  # else they stay: members wait for the write of them
         self.start = log_start
         self.end = max(self.end, log_start)
         self.advance()

@@ -277,6 +277,7 @@ class History:
                 rows[-1] = rows[-1]._replace(last_offset=offset)
             else:
                 rows.append(StateBatch(offset, offset, state, count))
+        self.waits = set()  # the writes whose end members wait for
         self.share = SharePartition(self.kept_start, rows)
         self.records = Records(self.kept_start, rows)
         self.delivered = {}
@@ -337,11 +338,19 @@ class History:
         except Refused as refused:
             found = "state" if refused.code.name == "INVALID_RECORD_STATE" else "request"
         assert found == wanted, (args, found, wanted)
+        self.wait_for(found)
+
+    def wait_for(self, number):
+        """A write, 0: none, or the reason of a refusal."""
+        if isinstance(number, int) and number:
+            self.waits.add(number)
 
     def leave(self):
         member = self.rng.choice(MEMBERS)
         args = member, self.limits
-        assert self.share.release(*args) == self.records.release(*args)
+        number = self.share.release(*args)
+        assert number == self.records.release(*args)
+        self.wait_for(number)
 
     def write(self, done=True):
         if self.share.writing is None:
@@ -360,6 +369,7 @@ class History:
             if done or self.rng.random() < 0.5:  # a failed write may have been carried out
                 self.kept_start = max(self.kept_start, self.sent[0])
                 self.kept.update(self.sent[1])
+            self.waits.discard(self.share.writing.number)
             self.share.end_write(done=done, now_ms=self.now, limits=self.limits)
             self.records.end_write(done, self.now, self.limits)
 
@@ -383,8 +393,10 @@ class History:
     def cut(self):
         if self.rng.random() < 0.2:
             self.log_start = min(self.log_start + self.rng.randrange(15), self.log_end)
-            self.batches = [b for b in self.batches if b.last >= self.log_start]
-            self.moved()
+        elif self.records.rows and self.rng.random() < 0.2:  # all in flight
+            self.log_start = max(self.log_start, self.records.end)
+        self.batches = [b for b in self.batches if b.last >= self.log_start]
+        self.moved()
 
     def compact(self):
         if self.rng.random() < 0.1 and len(self.batches) > 3:
@@ -394,6 +406,8 @@ class History:
         share, records = self.share, self.records
         assert (share.start, share.end) == (records.start, records.end)
         assert share.in_flight == records.in_flight()
+        coming = {share.queued, share.writing.number if share.writing else 0}
+        assert self.waits <= coming, "a write that members wait for does not come"
         found = {o: one.value for one in share.holds for o in range(one.first, one.last + 1)}
         assert found.keys() == records.entries.keys()
         for offset, entry in records.entries.items():

@@ -44,6 +44,14 @@ def _keeps_holds(self, log_start):
     self.start, self.end = max(self.start, log_start), max(self.end, log_start)
 
 
+def _forgets_rows(original):
+    def moved(self, log_start):
+        self._rows.cut(log_start)
+        return original(self, log_start)
+
+    return moved
+
+
 def _skips_gaps(original):
     def load(self, row):
         self.end = max(self.end, row.first_offset)
@@ -62,6 +70,8 @@ MISTAKES = {
         acquiring, "_free", lambda _: lambda hold: hold.state is State.AVAILABLE),
     "the start passes unwritten states": (SharePartition, "advance", lambda _: _impatient),
     "records below the log's start are kept": (SharePartition, "moved", lambda _: _keeps_holds),
+    "what waits to be written goes with the log's start": (
+        SharePartition, "moved", _forgets_rows),
     "the end of a session is as renewing its locks": (
         SharePartition, "release", lambda _: lambda self, member, limits: 0),
     "bad records are not isolated": (acquiring, "OFTEN_MIN", lambda _: 100),
