@@ -45,6 +45,8 @@ LOCK, FETCH, CLOSED = "lock", "fetch", "closed"
 connections of sessions."""
 CLOSED_MS = 500
 """How soon the end of a connection is noticed."""
+WAIT_MAX_MS = 600_000
+"""A ShareFetch waits no longer, whatever it asks for."""
 
 
 class Shares:
@@ -156,7 +158,6 @@ class Shares:
             except Refused as why:
                 self._refuse(ask, find, why, answer)
                 return
-            self._look_at_connections()
             fetch = self._new(ask, find, session, answer)
             fetch.lock_ms = lock_ms
             if ask.acks is not None:
@@ -177,10 +178,11 @@ class Shares:
         self, ask: Ask, find: Find, session: Session | None, answer: Callable[[Answer], None]
     ) -> Fetching:
         self._number += 1
-        deadline_ms = self.now_ms() + max(ask.max_wait_ms, 0)
+        deadline_ms = self.now_ms() + min(max(ask.max_wait_ms, 0), WAIT_MAX_MS)
         fetch = Fetching(self._number, ask, find, session, deadline_ms, answer)
         self._fetches[fetch.number] = fetch
         self._timers.set((FETCH, fetch.number, "", ""), deadline_ms)
+        self._look_at_connections()
         return fetch
 
     def _refuse(
@@ -411,35 +413,37 @@ class Shares:
     # ---- what happens to the broker --------------------------------------------------------------
 
     def _look_at_connections(self) -> None:
-        """Look for closed ones in a moment, while there are sessions."""
+        """Look for closed ones in a moment, while there are sessions, or requests wait."""
         key = (CLOSED, 0, "", "")
-        if key not in self._timers and len(self._sessions):
+        if key not in self._timers and (len(self._sessions) or self._fetches):
             self._timers.set(key, self.now_ms() + CLOSED_MS)
 
     def _end_closed(self) -> None:
-        """End the sessions of connections that were closed."""
+        """End the sessions and the waits of connections that were closed."""
         with self._wake:
-            those = self._sessions.connections()
+            those = {one.ask.connection for one in self._fetches.values()}
+            numbers = list(those.union(self._sessions.connections()))
         try:
-            found = self._connected(those)
+            found = self._connected(numbers)
         except KafkalogError as problem:  # the broker is being closed
             _logger.debug("share sessions: %s", problem)
             return
-        for connection, is_open in zip(those, found, strict=True):
-            if not is_open:
-                self.closed(connection)
+        gone = {one for one, is_open in zip(numbers, found, strict=True) if not is_open}
+        if gone:
+            self.closed(gone)
         with self._wake:
             self._look_at_connections()
 
-    def closed(self, connection: int) -> None:
-        """A connection was closed: its sessions end, and nobody reads its answers."""
+    def closed(self, connections: Collection[int]) -> None:
+        """Connections were closed: their sessions end, and nobody reads their answers."""
 
         def end() -> None:
             for fetch in list(self._fetches.values()):
-                if fetch.ask.connection == connection:
+                if fetch.ask.connection in connections:
                     self._finish(fetch)
-            for session in self._sessions.closed(connection):
-                self._release(session)
+            for connection in connections:
+                for session in self._sessions.closed(connection):
+                    self._release(session)
 
         self.run(end)
 

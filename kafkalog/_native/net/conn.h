@@ -33,9 +33,10 @@ struct kl_conn {
     bool passed;   /* by another thread: its memory is not counted here yet */
     bool readable; /* reported by epoll, and no short read since */
     bool writable;
-    bool peer_done; /* sends nothing more: requests waiting for data are answered */
-    bool at_end;    /* and everything was read */
-    bool broken;    /* the peer cannot receive answers */
+    /* It sends nothing more: requests waiting for data are answered.  Read by any thread. */
+    atomic_bool peer_done;
+    bool at_end; /* and everything was read */
+    bool broken; /* the peer cannot receive answers */
 
     kl_chunk *in;       /* bytes of the next frame; NULL: none */
     size_t in_bytes;    /* used in `in` */

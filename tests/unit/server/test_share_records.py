@@ -14,6 +14,7 @@ from kafkalog.clock import ManualClock
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.server.shares import shares_of
 from kafkalog.shares import reading
+from kafkalog.shares.leader import WAIT_MAX_MS
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
@@ -201,6 +202,36 @@ def test_a_closed_connection_releases(
 
     wait_for(released, "the end of the session")
     assert acquired(member.fetched()) == {0: {0: 2, 1: 2}}
+
+
+def test_a_closed_connection_ends_what_waits(
+    member: ShareMember, broker: Broker, clock: ManualClock
+) -> None:
+    """Also of a session of another connection, and of a member for which there is no room; the
+    session of the connection ends."""
+    shares, own = node_of(broker).shares, member.raw
+    member.fetch()
+    with Raw(broker.bootstrap_servers) as first, Raw(broker.bootstrap_servers) as second:
+        member.raw = first
+        member.send_fetch(max_wait_ms=2**31 - 1)
+        shares._sessions.sessions_max = 0
+        ShareMember(second, "g", member.topics, "late").send_fetch(max_wait_ms=2**31 - 1)
+        wait_for(lambda: len(shares._fetches) == 2, "both requests")
+        assert all(one.deadline_ms <= shares.now_ms() + WAIT_MAX_MS
+                   for one in shares._fetches.values())  # fmt: skip
+    assert len(shares._sessions) == 1
+
+    def ended() -> bool:
+        clock.advance(500)
+        return not shares._fetches
+
+    wait_for(ended, "the end of what waits")
+    assert len(shares._sessions) == 1
+    member.raw, member.epoch = own, member.epoch + 1
+    member.send_fetch(max_wait_ms=600_000)
+    wait_for(lambda: bool(shares._fetches), "the request")
+    own.socket.close()
+    wait_for(lambda: ended() and not len(shares._sessions), "the end of the session")
 
 
 def test_a_write_that_fails_is_undone(
