@@ -11,6 +11,7 @@ import heapq
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
@@ -84,12 +85,13 @@ class _Call:
         self._lock = threading.Lock()  # guards the next one
         self._results: dict[int, Result] = {}
 
-    def settle(self, results: dict[int, Result]) -> bool:
-        """Take results by number, the first of each; True if these were the last ones."""
+    def settle(self, results: dict[int, Result]) -> tuple[list[int], bool]:
+        """Take results by number, the first of each: the new ones, and True if these were the last
+        ones."""
         with self._lock:
             new = {number: one for number, one in results.items() if number not in self._results}
             self._results |= new
-            return bool(new) and len(self._results) == len(self.asked)
+            return list(new), bool(new) and len(self._results) == len(self.asked)
 
     def finish(self) -> None:
         """Report the results, once there are all of them."""
@@ -123,6 +125,8 @@ class SharePersister:
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = count()
         self._held_bytes = 0
+        self._busy: dict[SharePartition, deque[tuple[_Call, int]]] = {}
+        """Share partitions that are being initialized or deleted, and the next such requests."""
         self._stopped = False
         self._thread = threading.Thread(target=self._loop, name=f"{name} persister", daemon=True)
         self._thread.start()
@@ -173,20 +177,65 @@ class SharePersister:
         if not asked:
             call.finish()
             return
-        numbers = range(len(asked))
+        numbers: Sequence[int] = range(len(asked))
         with self._wake:
             fits = not self._stopped and self._held_bytes + call.size <= HELD_BYTES_MAX
-            self._held_bytes += call.size
-        if fits:
+            if fits:
+                self._held_bytes += call.size
+                numbers = [number for number in numbers if self._has_turn(call, number)]
+        if not fits:
+            call.settle(call.failed(numbers, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            call.finish()
+        elif numbers:
             self._attempt(call, numbers, PAUSE_S)
-        else:
-            self._settle(call, call.failed(numbers, ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     def _settle(self, call: _Call, results: dict[int, Result]) -> None:
-        if call.settle(results):
+        settled = [(call, results)]
+        while settled:
+            call, results = settled.pop()
+            new, last = call.settle(results)
             with self._wake:
-                self._held_bytes -= call.size
-            call.finish()
+                following = self._following(call, new)
+                self._held_bytes -= call.size if last else 0
+            for one, number in following:
+                if not self._later(0, partial(self._in_turn, one, number)):
+                    gone = one.failed([number], ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                    settled.append((one, gone))
+            if last:
+                call.finish()
+
+    # ---- turns -----------------------------------------------------------------------------
+
+    def _has_turn(self, call: _Call, number: int) -> bool:
+        """True if a request may be sent now; otherwise it follows others.  Deletions and
+        initializations of a share partition must not overtake each other while they are tried
+        again; epochs fence all other requests.  The caller holds the lock."""
+        if not isinstance(call.asked[number], InitializeState | DeleteState):
+            return True
+        key = call.key(number)
+        if key in self._busy:
+            self._busy[key].append((call, number))
+            return False
+        self._busy[key] = deque()
+        return True
+
+    def _following(self, call: _Call, numbers: Sequence[int]) -> list[tuple[_Call, int]]:
+        """The requests that have their turn after these.  The caller holds the lock."""
+        found = list[tuple[_Call, int]]()
+        for number in numbers:
+            if isinstance(call.asked[number], InitializeState | DeleteState):
+                key = call.key(number)
+                if self._busy[key]:
+                    found.append(self._busy[key].popleft())
+                else:
+                    del self._busy[key]
+        return found
+
+    def _in_turn(self, call: _Call, number: int) -> None:
+        if time.monotonic() < call.until_s:
+            self._attempt(call, [number], PAUSE_S)
+        else:
+            self._settle(call, call.failed([number], ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     # ---- attempts --------------------------------------------------------------------------
 

@@ -299,6 +299,42 @@ def test_requests_that_wait_are_bounded_and_end_with_the_broker(
     assert one(keeper.delete, DeleteState(SOME_TOPIC, 2)).error is GONE
 
 
+def test_an_initialization_does_not_overtake_a_deletion() -> None:
+    """Of the same share partition; the deletion has to be tried again."""
+    peer = Peer()
+    peer.on(
+        apis.DELETE_SHARE_GROUP_STATE, answered(ErrorCode.NOT_COORDINATOR),
+        answered(ErrorCode.NOT_COORDINATOR), answered(NONE),
+    )  # fmt: skip
+    peer.on(apis.INITIALIZE_SHARE_GROUP_STATE, answered(NONE))
+    found: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    with asking(peer) as keeper:
+        keeper.delete("g", [DeleteState(SOME_TOPIC, 0)], found.put)
+        both = told(keeper.initialize, *(InitializeState(SOME_TOPIC, n, 0, 0) for n in (0, 1)))
+        assert [row.error for row in both] == [NONE] * 2
+        assert found.get(timeout=LIMIT_S)[0].error is NONE
+        names = [name for name, _, request in peer.requests
+                 if name.endswith("ShareGroupState")
+                 and request.topics[0].partitions[0].partition == 0]  # fmt: skip
+        assert names == ["DeleteShareGroupState"] * 3 + ["InitializeShareGroupState"]
+        assert keeper._busy == {}
+
+
+def test_those_that_follow_end_with_the_broker() -> None:
+    peer = Peer()
+    peer.on(apis.DELETE_SHARE_GROUP_STATE, answered(ErrorCode.NOT_COORDINATOR))
+    peer.on(apis.INITIALIZE_SHARE_GROUP_STATE, answered(ErrorCode.NOT_COORDINATOR))
+    found: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    with asking(peer) as keeper:
+        keeper.delete("g", [DeleteState(SOME_TOPIC, 0)], found.put)
+        for _ in range(2_000):
+            keeper.initialize("g", [InitializeState(SOME_TOPIC, 0, 0, 0)], found.put)
+    for _ in range(2_001):
+        (row,) = found.get(timeout=LIMIT_S)
+        assert row.error in (ErrorCode.NOT_COORDINATOR, GONE)
+    assert (keeper._busy, keeper._held_bytes) == ({}, 0)
+
+
 @pytest.mark.long
 def test_states_survive_their_coordinator(tmp_path: Path) -> None:
     """Three nodes: each reads and writes by its own persister, wherever the coordinator is."""
