@@ -76,6 +76,7 @@ _OF_CLASSIC = {
     apis.JOIN_GROUP: groups.join,
     apis.SYNC_GROUP: groups.sync,
     apis.HEARTBEAT: groups.heartbeat,
+    apis.LEAVE_GROUP: groups.leave,
 }
 ANY_PARTITION = 1 << 31
 """As a partition count: every named partition exists."""
@@ -174,7 +175,7 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
         self._new_id = new_id
         self._known = known
         self.consumers = ConsumerGroups(config, topics, new_id, own)
-        self._mixed = ClassicRequests(self.consumers, new_id, self._of_classic)
+        self._mixed = ClassicRequests(self.consumers, new_id, self._again)
         self.shares = ShareGroups(config, topics, own)
         self._handlers: dict[Api, Callable[[GroupShard, Step, Call], None]] = {
             apis.JOIN_GROUP: partial(self._of_classic, apis.JOIN_GROUP),
@@ -316,6 +317,15 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
         else:
             self._mixed.take(api, shard, step, request, group)
 
+    def _again(self, api: Api, shard: GroupShard, step: Step, request: Call) -> None:
+        """A request whose turn found a classic group.  A journal may leave such a group with
+        members that heartbeat, too, so it gets no second turn."""
+        group = shard.groups.get(request.body.group_id)
+        if group is not None and group.is_classic:
+            _OF_CLASSIC[api](shard, step, request)
+        else:
+            self._handlers[api](shard, step, request)
+
     def _leave(self, shard: GroupShard, step: Step, request: Call) -> None:
         group = shard.groups.get(request.body.group_id)
         if group is None or not group.takes_consumers:
@@ -326,7 +336,7 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
             groups.answer_leave(step, request, rows)
 
         def again(step: Step) -> None:
-            self._leave(shard, step, request)
+            self._again(apis.LEAVE_GROUP, shard, step, request)
 
         self.consumers.remove(shard, step, group, groups.leaving_in(request), told, again)
 

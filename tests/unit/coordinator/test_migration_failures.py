@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.records import OFFSETS
 from tests.unit.coordinator.consumer_calls import ConsumerDesk
 from tests.unit.coordinator.migration_calls import (
     CLASSIC,
     NONE,
+    REBALANCE,
     assigned,
     classic_group,
     kinds,
@@ -75,6 +77,28 @@ def test_an_upgrade_that_may_be_in_the_journal_is_written_over(desk: ConsumerDes
     assert kinds(desk) == {"GroupMetadata": 1}
     desk.restart()
     assert (desk.state(), desk.heartbeat(first, 1)) == ("Stable", NONE)
+
+
+def test_a_journal_with_records_of_both_kinds_is_served_as_a_classic_group(
+    desk: ConsumerDesk,
+) -> None:
+    """The classic group's record follows those of an upgrade, which are not deleted."""
+    first, second = classic_group(desk)
+    partition = next(n for n, one in desk.core.shards.items() if "g" in one.groups)
+    batches = desk.journal.batches[partition]
+    stored = [one for batch in batches for one in batch.records if one.value is not None]
+    (*_, last) = (
+        one for one in stored if one.key and OFFSETS.decode_key(one.key)[0] == "GroupMetadata"
+    )
+    assert last.key is not None
+    assert desk.enter("new").error is NONE
+    desk.journal.put(partition, [(last.key, last.value)])
+    desk.restart()
+    group = desk.core.shards[partition].groups["g"]
+    assert group.is_classic and group.takes_consumers
+    assert desk.heartbeat(first, 1) is NONE
+    assert [one.error_code for one in desk.leave((second, None)).members] == [NONE]
+    assert desk.heartbeat(first, 1) is REBALANCE
 
 
 def test_requests_wait_for_the_upgrade(desk: ConsumerDesk) -> None:
