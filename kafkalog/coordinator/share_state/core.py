@@ -181,8 +181,16 @@ class ShareStateCoordinator(CoordinatorState[ShareStateShard]):
     def drop_topics(self, topic_ids: Collection[UUID], step: Step) -> None:
         """Topics were deleted: forget the states of their partitions."""
         for shard in self.shards.values():
-            for where in [one for one in shard.live() if one.topic_id in topic_ids]:
-                self._write(shard, step, where, lambda _step, _kept: Decision(_NOTHING, (None,)))
+            self._forget(shard, step, [one for one in shard.live() if one.topic_id in topic_ids])
+
+    def _forget(self, shard: ShareStateShard, step: Step, gone: Collection[SharePartition]) -> None:
+        """Write tombstones; `_snapshot_cold` repeats those that fail."""
+
+        def forget(_step: Step, kept: Kept | None) -> Decision:
+            return Decision(_NOTHING, () if kept is None else (None,))
+
+        for where in gone:
+            self._write(shard, step, where, forget)
 
     @staticmethod
     def _write(
@@ -221,7 +229,8 @@ class ShareStateCoordinator(CoordinatorState[ShareStateShard]):
             shard.pruned = 0
 
     def _snapshot_cold(self, step: Step) -> None:
-        """Write states again that have not changed for long."""
+        """Write states again that have not changed for long, and forget those of topics that are
+        gone: `drop_topics` misses partitions that are loading, and its records may fail."""
         interval_ms = self.config.share_coordinator_cold_partition_snapshot_interval_ms
         written = 0
         for shard in self.shards.values():
@@ -235,8 +244,15 @@ class ShareStateCoordinator(CoordinatorState[ShareStateShard]):
     ) -> int:
         kept = [(where, one.kept) for where, one in shard.entries.items()
                 if one.kept is not None and not one.changes]  # fmt: skip
+        gone = [where for where, _ in kept if not self._exists(where.topic_id, where.partition)]
+        if gone:
+            none = frozenset(gone)
+            kept = [one for one in kept if one[0] not in none]
+        forgotten = gone[:at_most]
+        self._forget(shard, step, forgotten)
+        at_most -= len(forgotten)
         if all(one.state.created_ms != one.state.written_ms for _, one in kept):
-            return 0  # they would only be copies of copies
+            return len(forgotten)  # the others would only be copies of copies
         due = [where for where, one in kept if step.wall_ms - one.state.written_ms >= interval_ms][
             :at_most
         ]
@@ -246,7 +262,7 @@ class ShareStateCoordinator(CoordinatorState[ShareStateShard]):
 
         for where in due:
             self._write(shard, step, where, again)
-        return len(due)
+        return len(forgotten) + len(due)
 
     # ---- the journal -----------------------------------------------------------------------
 

@@ -201,6 +201,25 @@ def test_a_deleted_topic_takes_its_states_along(bench: ShareBench) -> None:
     assert [one.topic_id for one in bench.core.shards[0].live()] == [TOPIC]
 
 
+def test_states_of_topics_that_are_gone_do_not_stay() -> None:
+    """If their tombstone was not written, or if the topic was deleted while they were loaded."""
+    bench = ShareBench(settings(cold_partition_snapshot_interval_ms=60_000))
+    bench.initialize()
+    for number in range(2):
+        bench.one(InitializeState(OTHER, number, 0, 0))
+    bench.errors = [ErrorCode.NOT_ENOUGH_REPLICAS] * 2
+    bench.drop(OTHER)
+    assert [one.topic_id for one in bench.core.shards[0].live()] == [TOPIC, OTHER, OTHER]
+    bench.errors = []
+    bench.wait(60_000)
+    assert [one.topic_id for one in bench.core.shards[0].live()] == [TOPIC]
+    del bench.topics[TOPIC]
+    bench.restart()
+    bench.wait(60_000)
+    assert list(bench.core.shards[0].live()) == []
+    assert bench.changes()[-1] is None
+
+
 def test_requests_for_more_memory_get_a_retriable_error() -> None:
     bench = ShareBench()
     bench.config = bench.config.of({"kafkalog.share.states.max.bytes": 3_000})
