@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 import kafkalog
+from kafkalog.metadata.levels import SHARE_VERSION
+from kafkalog.server.broker import node_of
+from kafkalog.server.metrics.health import missing_of_broker
 from kafkalog.wire import apis
 from tests.support.raw import Raw
 from tests.support.waiting import wait_for
@@ -89,3 +92,16 @@ def test_a_group_with_more_offsets_than_are_shown_has_members(
     hidden = ("kafkalog_group_offset", "kafkalog_group_lag")
     assert [name for name in found if name.startswith(hidden)] == []
     assert found[f"{MANAGER}numoffsets"] == 2
+
+
+def test_a_broker_without_its_share_states_is_not_ready(raw: Raw, broker: kafkalog.Broker) -> None:
+    node = node_of(broker)
+    wait_for(lambda: not list(missing_of_broker(node)), "it is ready")
+    node.share_states.load({0: 0}, 1)  # there is no such log yet
+    missing: list[str] = []
+    wait_for(lambda: missing.extend(missing_of_broker(node)) or missing, "it is not read")
+    assert missing[0].startswith("1 partitions of __share_group_state ")
+    update = {"feature": SHARE_VERSION, "max_version_level": 0, "upgrade_type": 2}
+    done = raw.call(apis.UPDATE_FEATURES, 2, timeout_ms=30_000, feature_updates=[update])
+    assert not done.error_code, done
+    wait_for(lambda: not list(missing_of_broker(node)), "it has no share groups")
