@@ -2,6 +2,8 @@
 
 It has a few threads of its own; each serves one connection, which has one request.  Everything that
 a client sends is bounded, in bytes and time, and so is how long it may take to read the answer.
+Neither clients that send nothing nor pages that take long keep all threads: pages that wait for
+nothing are served at any time.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from kafkalog.errors import IoFailed
@@ -22,9 +24,11 @@ __all__ = ["OK", "TEXT", "UNAVAILABLE", "Endpoint", "Page"]
 
 _logger = logging.getLogger(__name__)
 
-THREADS = 4
-"""Connections that are served at the same time; a few more wait, and others are refused by the
-system."""
+PAGES = 4
+"""Pages that may take long and are made or sent at the same time; another one is refused."""
+THREADS = PAGES + 2
+"""Connections that are served at the same time: when all threads have one, the oldest that has not
+sent its request is closed, so that a thread can accept the next."""
 BACKLOG = 16
 REQUEST_BYTES_MAX = 8_192
 REQUEST_S, ANSWER_S = 5.0, 30.0
@@ -78,16 +82,21 @@ class Endpoint:
     """Serves pages at a port until it is closed."""
 
     def __init__(
-        self, host: str, port: int, name: str, pages: Mapping[str, Callable[[str], Page]]
-    ) -> None:
+        self, host: str, port: int, name: str, pages: Mapping[str, Callable[[str], Page]],
+        at_once: Collection[str] = (),
+    ) -> None:  # fmt: skip
         """Bind and serve.  `port` 0: any free one.  `pages`: by path; each is given the request's
-        Accept header, in any of the threads, whose names begin with `name`.
+        Accept header, in any of the threads, whose names begin with `name`.  `at_once`: paths of
+        those that wait for nothing, and are small.
 
         Raises: IoFailed: the address cannot be bound.
         """
         self._pages = pages
-        self._lock = threading.Lock()  # guards the next two
+        self._at_once = frozenset(at_once)
+        self._slots = threading.BoundedSemaphore(PAGES)
+        self._lock = threading.Lock()  # guards the next three
         self._serving: set[socket.socket] = set()
+        self._reading: dict[socket.socket, None] = {}  # those without a request, the oldest first
         self._closed = False
         self._listening = _bound(host, port)
         self.host = host
@@ -137,9 +146,7 @@ class Endpoint:
                     _logger.warning("http: %s", problem)
                     time.sleep(0.1)
                 continue
-            with self._lock:
-                if not self._closed:
-                    self._serving.add(connection)
+            self._admit(connection)
             try:
                 self._one(connection)
             except OSError:
@@ -149,25 +156,49 @@ class Endpoint:
             finally:
                 with self._lock:
                     self._serving.discard(connection)
+                    self._reading.pop(connection, None)
                 connection.close()
+
+    def _admit(self, connection: socket.socket) -> None:
+        """Serve a connection; if no thread is left, the oldest one without a request ends."""
+        with self._lock:
+            if self._closed:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+                return
+            self._serving.add(connection)
+            if len(self._serving) == THREADS and self._reading:
+                oldest = next(iter(self._reading))
+                del self._reading[oldest]
+                with contextlib.suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RD)  # wakes its thread
+            self._reading[connection] = None
 
     def _one(self, connection: socket.socket) -> None:
         head = False
-        try:
-            asked = _read(connection)
-            head = asked.method == "HEAD"
-            page = self._page(asked)
-        except _Refused as problem:
-            page = problem.page
-        _send(connection, page, head)
+        with contextlib.ExitStack() as held:
+            try:
+                asked = _read(connection)
+                with self._lock:
+                    self._reading.pop(connection, None)
+                head = asked.method == "HEAD"
+                page = self._page(asked, held)
+            except _Refused as problem:
+                page = problem.page
+            _send(connection, page, head)
 
-    def _page(self, asked: _Asked) -> Page:
+    def _page(self, asked: _Asked, held: contextlib.ExitStack) -> Page:
+        """The page; `held` keeps its place among those that may take long until it is sent."""
         made = self._pages.get(asked.path)
         if made is None:
             known = ", ".join(self._pages)
             raise _Refused(_NOT_FOUND, f"found another path, wanted one of {known}")
         if asked.method not in ("GET", "HEAD"):
             raise _Refused(_NOT_ALLOWED, "found another method, wanted GET")
+        if asked.path not in self._at_once:
+            if not self._slots.acquire(blocking=False):
+                raise _Refused(UNAVAILABLE, f"found {PAGES} requests in progress, wanted fewer")
+            held.callback(self._slots.release)
         return made(asked.accept)
 
 

@@ -7,6 +7,7 @@ between the requests of others, and copies no more than is shown.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -32,7 +33,8 @@ __all__ = ["read_groups", "read_transactions"]
 
 PATIENCE_S = 2.0
 """How long a coordinator may take for its turn; then its metrics are missing this time."""
-EVENT_BYTES = 0
+_asked: weakref.WeakSet[Coordinator[Any]] = weakref.WeakSet()
+"""Coordinators that have not looked yet: none gets a second event, however often it is read."""
 _CLASSIC = {
     State.PREPARING: "numgroupspreparingrebalance",
     State.COMPLETING: "numgroupscompletingrebalance",
@@ -45,7 +47,10 @@ T = TypeVar("T")
 
 
 def _in_turn(coordinator: Coordinator[Any], look: Callable[[Step], T]) -> T | None:
-    """The result of `look` in the coordinator's turn; None: it ends, or is too busy."""
+    """The result of `look` in the coordinator's turn; None: it ends, or is too busy.  It waits for
+    no room among the requests."""
+    if coordinator.core.stopped or coordinator in _asked:
+        return None
     found: list[T] = []
     done = threading.Event()
 
@@ -53,9 +58,12 @@ def _in_turn(coordinator: Coordinator[Any], look: Callable[[Step], T]) -> T | No
         try:
             found.append(look(step))
         finally:
+            _asked.discard(coordinator)
             done.set()
 
-    if not coordinator.ask(event, EVENT_BYTES) or not done.wait(PATIENCE_S):
+    _asked.add(coordinator)
+    coordinator.post(event)
+    if not done.wait(PATIENCE_S):
         return None
     return found[0] if found else None
 
@@ -145,7 +153,10 @@ def read_groups(
     _count_partitions(readings, name, partitions)
     names: list[str] = []
     for number in partitions.active:
-        names += _in_turn(coordinator, partial(_names, core, number)) or ()
+        some = _in_turn(coordinator, partial(_names, core, number))
+        if some is None:
+            return
+        names += some
     shown = labels.shown(names)
     all_found = _Groups(Counter(), Counter(), 0, {})
     for number in partitions.active:

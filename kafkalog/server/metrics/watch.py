@@ -6,8 +6,6 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.client.link.software import software
@@ -19,6 +17,7 @@ from kafkalog.metrics.table import METRICS
 from kafkalog.server.metrics import cluster, coordinators, network, storage
 from kafkalog.server.metrics.health import missing_of_broker, missing_of_controller
 from kafkalog.server.metrics.labels import Labels
+from kafkalog.server.network.listeners import is_loopback
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -69,13 +68,13 @@ class Watch:
         self._endpoint: Endpoint | None = None
         if (place := config.http_place) is not None:
             exposition.required(SETTING)
-            if not _is_loopback(place[0]):
+            if not is_loopback(place[0]):
                 _logger.warning("%s: %s: everyone who can connect reads the metrics, also "
                                 "names of topics and groups", SETTING, place[0])  # fmt: skip
             self._endpoint = Endpoint(*place, name, {
                 "/metrics": self._metrics, "/health/live": self._live,
                 "/health/ready": self._ready,
-            })  # fmt: skip
+            }, at_once=("/health/live", "/health/ready"))  # fmt: skip
 
     @property
     def address(self) -> str:
@@ -204,12 +203,6 @@ class Watch:
         missing = self.missing()
         status = UNAVAILABLE if missing else OK
         return _state(status, "not ready" if missing else "ready", missing)
-
-
-def _is_loopback(host: str) -> bool:
-    with suppress(ValueError):
-        return ip_address(host).is_loopback
-    return host == "localhost"
 
 
 def _state(status: int, state: str, missing: Iterable[str]) -> Page:

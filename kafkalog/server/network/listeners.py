@@ -23,6 +23,7 @@ __all__ = [
     "Listener",
     "bootstrap_servers",
     "exposed",
+    "is_loopback",
     "listen",
     "named",
     "of_brokers",
@@ -277,14 +278,18 @@ def exposed(config: ServerConfig) -> list[Listener]:
         return not (one.protocol.authenticates or certified)
 
     def is_reached(one: Listener) -> bool:
-        if one.host.startswith(_UNIX) or one.host == "localhost":
-            return False
-        try:
-            return not ipaddress.ip_address(one.host).is_loopback
-        except ValueError:  # a name, or all addresses
-            return True
+        return not (one.host.startswith(_UNIX) or is_loopback(one.host))
 
     return [one for one in planned(config) if is_open(one) and is_reached(one)]
+
+
+def is_loopback(host: str) -> bool:
+    """True if only this machine reaches the address; another name than localhost, or all addresses,
+    may be reached by others."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def own_host() -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from kafkalog.errors import IoFailed
 from kafkalog.metrics import endpoint
-from kafkalog.metrics.endpoint import OK, TEXT, THREADS, Endpoint, Page
+from kafkalog.metrics.endpoint import OK, PAGES, TEXT, THREADS, Endpoint, Page
 from tests.support.waiting import LIMIT_S, wait_for
 
 
@@ -78,16 +78,44 @@ def test_clients_that_say_nothing_and_pages_that_fail_end_no_thread(served: Endp
     assert b"accept" in asked(served, b"GET /page HTTP/1.1\r\n\r\n")
 
 
-def test_no_more_connections_than_threads_are_served(served: Endpoint) -> None:
-    silent = [socket.create_connection((served.host, served.port)) for _ in range(THREADS)]
-    wait_for(lambda: len(served._serving) == THREADS, "each thread has one")
-    with socket.create_connection((served.host, served.port), LIMIT_S) as late:
-        late.sendall(b"GET /page HTTP/1.1\r\n\r\n")
-        assert len(served._serving) == THREADS
-        silent.pop().close()
-        assert b"accept" in late.makefile("rb").read()
+def test_silent_connections_give_way(served: Endpoint) -> None:
+    silent = []
+    for count in range(THREADS):
+        wait_for(lambda count=count: len(served._reading) == count, "each thread reads")
+        silent.append(socket.create_connection((served.host, served.port), LIMIT_S))
+    assert silent[0].recv(1) == b""  # it was the oldest
+    assert b"accept" in asked(served, b"GET /page HTTP/1.1\r\n\r\n")
+    silent[-1].sendall(b"GET /page HTTP/1.1\r\n\r\n")
+    assert b"accept" in silent[-1].makefile("rb").read()
     for one in silent:
         one.close()
+
+
+def test_slow_pages_leave_threads_to_others() -> None:
+    begun: list[str] = []
+    goes_on = threading.Event()
+
+    def slow(accept: str) -> Page:
+        begun.append(accept)
+        goes_on.wait(LIMIT_S)
+        return Page(OK, TEXT, b"made")
+
+    one = Endpoint("127.0.0.1", 0, "test", {"/slow": slow, "/live": shown}, at_once=["/live"])
+    place = (one.host, one.port)
+    clients = [socket.create_connection(place, LIMIT_S) for _ in range(PAGES)]
+    for client in clients:
+        client.sendall(b"GET /slow HTTP/1.1\r\n\r\n")
+    wait_for(lambda: len(begun) == PAGES, "they are being made")
+    for request, found in ((b"/slow", b"HTTP/1.1 503 "), (b"/live", b"accept")):
+        clients.append(socket.create_connection(place, LIMIT_S))  # it says nothing
+        wait_for(lambda: len(one._reading) == 1, "it is served")
+        assert found in asked(one, b"GET " + request + b" HTTP/1.1\r\n\r\n")
+    goes_on.set()
+    for client in clients[:PAGES]:
+        assert client.makefile("rb").read().endswith(b"made")
+    one.close()
+    for client in clients:
+        client.close()
 
 
 def test_close_ends_connections_and_frees_the_port(served: Endpoint) -> None:

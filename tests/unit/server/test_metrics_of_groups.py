@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,14 @@ from typing import Any
 import pytest
 
 import kafkalog
+from kafkalog.coordinator.thread import QUEUED_BYTES_MAX
 from kafkalog.metadata.levels import SHARE_VERSION
 from kafkalog.server.broker import node_of
+from kafkalog.server.metrics import coordinators
 from kafkalog.server.metrics.health import missing_of_broker
 from kafkalog.wire import apis
 from tests.support.raw import Raw
-from tests.support.waiting import wait_for
+from tests.support.waiting import LIMIT_S, wait_for
 
 MANAGER = "kafka_coordinator_group_groupmetadatamanager_"
 COUNTS = "kafka_server_group_coordinator_metrics_"
@@ -98,10 +101,31 @@ def test_a_broker_without_its_share_states_is_not_ready(raw: Raw, broker: kafkal
     node = node_of(broker)
     wait_for(lambda: not list(missing_of_broker(node)), "it is ready")
     node.share_states.load({0: 0}, 1)  # there is no such log yet
-    missing: list[str] = []
-    wait_for(lambda: missing.extend(missing_of_broker(node)) or missing, "it is not read")
-    assert missing[0].startswith("1 partitions of __share_group_state ")
+    wait_for(lambda: "__share_group_state" in " ".join(missing_of_broker(node)), "it is not read")
     update = {"feature": SHARE_VERSION, "max_version_level": 0, "upgrade_type": 2}
     done = raw.call(apis.UPDATE_FEATURES, 2, timeout_ms=30_000, feature_updates=[update])
     assert not done.error_code, done
     wait_for(lambda: not list(missing_of_broker(node)), "it has no share groups")
+
+
+def test_a_coordinator_without_room_is_left_out(
+    broker: kafkalog.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "kafkalog_group_coordinator_bytes"
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def busy(_step: Any) -> None:
+        begun.set()
+        goes_on.wait(LIMIT_S)
+
+    coordinator = node_of(broker).coordinator
+    coordinator.ask(busy, QUEUED_BYTES_MAX)
+    begun.wait(LIMIT_S)
+    with monkeypatch.context() as patch:
+        patch.setattr(coordinators, "PATIENCE_S", 0.01)
+        assert name not in broker.metrics()
+        events = len(coordinator._events)
+        assert name not in broker.metrics()
+        assert len(coordinator._events) == events
+    goes_on.set()
+    wait_for(lambda: name in broker.metrics(), "the coordinator looks again")
