@@ -53,7 +53,7 @@ def add_options(
 
 
 def add_execution(parser: argparse.ArgumentParser) -> None:
-    """Whether a plan is carried out."""
+    """The options that carry a plan out, or only show it."""
     parser.add_argument(
         "--execute",
         action="store_true",

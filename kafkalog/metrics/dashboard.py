@@ -11,7 +11,7 @@ SELECTED = 'job=~"$job",instance=~"$instance"'
 """Chosen at the top of the dashboard; `@` stands for it in the table."""
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 WIDTH, HEIGHT, IN_A_ROW = 8, 8, 3
-"""Of a panel, in Grafana's units; a row of panels is 24 wide."""
+"""The size of a panel, in Grafana's units; a row of panels is 24 wide."""
 _REQUESTS = "kafka_network_requestmetrics"
 _TOPICS = "kafka_server_brokertopicmetrics"
 _REPLICAS = "kafka_server_replicamanager"
