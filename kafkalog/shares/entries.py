@@ -105,6 +105,7 @@ class Entries:
         """Nothing is known yet."""
         self._persister, self._owner = persister, owner
         self._all: dict[EntryKey, Entry] = {}
+        self._groups: dict[str, dict[EntryKey, Entry]] = {}
         self.bytes = 0
         """Approximate memory of all."""
 
@@ -125,6 +126,7 @@ class Entries:
             entry = None
         if entry is None:
             entry = self._all[key] = Entry(key, led)
+            self._groups.setdefault(key.group, {})[key] = entry
             self.bytes += entry.bytes
             ask = ReadState(*key.where, led.leader_epoch)
             report = partial(self._report_read, entry, led)
@@ -160,6 +162,10 @@ class Entries:
         entry.refused = refused
         if self._all.get(entry.key) is entry:
             del self._all[entry.key]
+            of_group = self._groups[entry.key.group]
+            del of_group[entry.key]
+            if not of_group:
+                del self._groups[entry.key.group]
             self.bytes -= entry.bytes
         for waiting in entry.waiting.values():
             self._owner.effects += [partial(done, refused) for done in waiting]
@@ -168,10 +174,9 @@ class Entries:
 
     def rest(self, group: str) -> None:
         """No member of a group has a session: forget its share partitions once all is written."""
-        for entry in self:
-            if entry.key.group == group:
-                entry.idle = True
-                self.tidy(entry)
+        for entry in list(self._groups.get(group, {}).values()):
+            entry.idle = True
+            self.tidy(entry)
 
     def tidy(self, entry: Entry) -> None:
         """Forget it if nobody needs it any more."""

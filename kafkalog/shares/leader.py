@@ -331,6 +331,7 @@ class Shares:
         self._entries.recount(entry)
         self._keep_locks(entry)
         if acquired:
+            self._sessions.acquired(fetch.ask.key, entry.key.where)
             records = reading.covering(one, acquired)
             fetch.found[entry.key.where] = Found(None, records, acquired)
         elif share.next_fetch_offset() != turn.offset:
@@ -403,8 +404,9 @@ class Shares:
         if session is None:
             return
         group, member = session.key
-        for entry in self._entries:
-            if entry.key.group == group and entry.share is not None:
+        for where in session.acquired:
+            entry = self._entries.get(EntryKey(group, where))
+            if entry is not None and entry.share is not None:
                 entry.share.release(member, self.settings(group).limits)
                 self._entries.write(entry)
         if not self._sessions.has_group(group):

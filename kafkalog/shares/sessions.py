@@ -50,13 +50,15 @@ class Session:
         """That of the next request."""
         self.partitions: dict[Where, bool] = {}
         """In the order of the answer; True: the next answer has it, whatever is in it."""
+        self.acquired: set[Where] = set()
+        """Those of which its member may hold records; changed by `Sessions` only."""
 
     @property
     def bytes(self) -> int:
         """Approximate memory."""
         group, member = self.key
         texts = 4 * (len(group) + len(member))
-        return SESSION_BYTES + texts + WHERE_BYTES * len(self.partitions)
+        return SESSION_BYTES + texts + WHERE_BYTES * (len(self.partitions) + len(self.acquired))
 
     def in_turn(self) -> list[Where]:
         """Its partitions, a different one first with each request."""
@@ -108,8 +110,9 @@ class Sessions:
             if acknowledges:
                 why = "a request that begins a share session acknowledges nothing"
                 raise Refused(ErrorCode.INVALID_REQUEST, why)
-            self.remove(key)
+            before_it = self.remove(key)
             session = Session(key, connection)
+            session.acquired = set() if before_it is None else before_it.acquired
             session.partitions = dict.fromkeys(wanted, False)
             self._admit(session)
             return session
@@ -138,6 +141,13 @@ class Sessions:
         session = self._in_epoch(key, epoch)
         session.epoch = next_epoch(epoch)
         return session
+
+    def acquired(self, key: Key, where: Where) -> None:
+        """A member has acquired records of a partition."""
+        session = self._all.get(key)
+        if session is not None and where not in session.acquired:
+            session.acquired.add(where)
+            self.bytes += WHERE_BYTES
 
     def remove(self, key: Key) -> Session | None:
         """Forget a session, and return it; None: there was none."""

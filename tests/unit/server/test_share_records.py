@@ -15,6 +15,7 @@ from kafkalog.server.broker import Broker, node_of
 from kafkalog.server.shares import shares_of
 from kafkalog.shares import reading
 from kafkalog.shares.leader import WAIT_MAX_MS
+from kafkalog.shares.partition import Limits, SharePartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
@@ -202,6 +203,37 @@ def test_a_closed_connection_releases(
 
     wait_for(released, "the end of the session")
     assert acquired(member.fetched()) == {0: {0: 2, 1: 2}}
+
+
+def test_the_end_of_a_session_concerns_its_own_partitions(
+    raw: Raw, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those that its member acquired from in the session before."""
+    raw.alter(GROUP_KIND, "g", share_auto_offset_reset="earliest")
+    topic = raw.create("t", 3).topic_id
+    one, other = (ShareMember(raw, "g", {topic: [0, 1, 2]}, name) for name in ("one", "other"))
+    begin(broker, one)
+    begin(broker, other)
+    raw.produce("t", b"value", partition=1)
+    assert acquired(one.fetch()) == {1: {0: 1}}
+    one.epoch = 0
+    one.fetch()
+    release, released = SharePartition.release, []
+
+    def counting(share: SharePartition, member: str, limits: Limits) -> int:
+        released.append(member)
+        return release(share, member, limits)
+
+    monkeypatch.setattr(SharePartition, "release", counting)
+    one.epoch = other.epoch = -1
+    assert not other.acknowledge({}).error_code and released == []
+    other.epoch = 0
+    other.fetch()
+    assert not one.acknowledge({}).error_code and released == ["one"]
+    assert acquired(other.fetch(max_wait_ms=600_000)) == {1: {0: 2}}
+    other.epoch = -1
+    assert not other.acknowledge({}).error_code and released == ["one", "other"]
+    assert node_of(broker).shares._sessions.bytes == 0
 
 
 def test_a_closed_connection_ends_what_waits(
