@@ -15,6 +15,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from kafkalog.coordinator.share_state.persister import StateBatch
+from kafkalog.coordinator.share_state.state import BATCHES_MAX
 from kafkalog.shares.ranges import Ranges
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -37,8 +38,9 @@ __all__ = [
 
 NOBODY = ""
 """The member that holds a record which nobody holds."""
-RANGES_MAX = 20_000
-"""Ranges of a share partition: an acknowledgement that may need more is refused."""
+RANGES_MAX = BATCHES_MAX - 1
+"""Ranges of a share partition: an acknowledgement that may need more is refused, before the
+coordinator refuses to keep so many."""
 RANGE_BYTES, PARTITION_BYTES = 600, 2_500
 """Memory of a range with what may be queued to be written of it, and of a share partition besides
 its ranges.  Measured, and rounded up."""
@@ -253,11 +255,11 @@ class SharePartition:
         runs: list[tuple[int, int, int]] = []
         for one in said:
             runs += _runs(one, self.start)
-        if len(self.holds) + 2 * len(runs) > RANGES_MAX:
+        if len(self.holds) + len(runs) + len(said) > RANGES_MAX:
             raise Refused(
                 ErrorCode.INVALID_REQUEST,
                 f"acknowledgements in {len(runs)} pieces: found {len(self.holds)} pieces in flight,"
-                f" wanted at most {RANGES_MAX} with both ends of these",
+                f" wanted at most {RANGES_MAX} with these",
             )
         for one in said:
             self._check_known(one)

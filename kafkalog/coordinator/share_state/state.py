@@ -34,8 +34,9 @@ __all__ = [
 ]
 
 BATCHES_MAX = 10_000
-"""State batches of a share partition.  Its leader has at most so many records in flight, and a
-snapshot of them fits into a batch of the journal."""
+"""State batches of a share partition: a snapshot of them fits into a batch of the journal.  More
+offsets than that may be in flight, as whole batches of the log are acquired; leaders refuse
+acknowledgements that would divide them into so many pieces."""
 _Ordered = tuple[int, int, int, int]
 """First and last offset, delivery count, delivery state: batches in Kafka's order."""
 
