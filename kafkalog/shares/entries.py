@@ -89,7 +89,7 @@ class Owner(Protocol):
         """The settings in effect for a group."""
 
     def first_offset(self, group: str, led: Led) -> int:
-        """Where a group without state begins.  Raises: KafkalogError."""
+        """Where a group without state begins; called without the lock.  Raises: KafkalogError."""
 
     def now_ms(self) -> int:
         """The monotonic clock."""
@@ -135,27 +135,35 @@ class Entries:
         return entry
 
     def _report_read(self, entry: Entry, led: Led, found: Sequence[StateRead]) -> None:
-        self._owner.run(partial(self._loaded, entry, led, found[0]))
+        """Without the lock, as the log may be read."""
+        read, start = found[0], self._start(entry.key.group, led, found[0])
+        self._owner.run(partial(self._loaded, entry, read, start))
 
-    def _loaded(self, entry: Entry, led: Led, found: StateRead) -> None:
+    def _start(self, group: str, led: Led, found: StateRead) -> int | Refused:
+        if found.error is not ErrorCode.NONE:
+            return _refused(found.error, found.message)
+        if found.start_offset != UNINITIALIZED_OFFSET:
+            return found.start_offset
+        try:
+            return self._owner.first_offset(group, led)
+        except (ValueError, KafkalogError) as problem:
+            return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, str(problem))
+
+    def _loaded(self, entry: Entry, found: StateRead, start: int | Refused) -> None:
         """The persister has read a share partition."""
         if self._all.get(entry.key) is not entry:
             return  # forgotten since
-        if found.error is not ErrorCode.NONE:
-            refused = _refused(found.error, found.message)
-        else:
-            try:
-                start = found.start_offset
-                if start == UNINITIALIZED_OFFSET:
-                    start = self._owner.first_offset(entry.key.group, led)
-                entry.share = SharePartition(start, found.state_batches)
-                entry.state_epoch = found.state_epoch
-                self.recount(entry)
-                self._owner.changed(entry)
-                return
-            except (ValueError, KafkalogError) as problem:
-                refused = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, str(problem))
-        self.forget(entry, refused)
+        if isinstance(start, Refused):
+            self.forget(entry, start)
+            return
+        try:
+            entry.share = SharePartition(start, found.state_batches)
+        except ValueError as problem:
+            self.forget(entry, Refused(ErrorCode.UNKNOWN_SERVER_ERROR, str(problem)))
+            return
+        entry.state_epoch = found.state_epoch
+        self.recount(entry)
+        self._owner.changed(entry)
 
     def forget(self, entry: Entry, refused: Refused) -> None:
         """This broker does not lead it any more, or cannot: those that wait are refused."""

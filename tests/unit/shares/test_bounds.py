@@ -7,9 +7,14 @@ import pytest
 from kafkalog.coordinator.share_state.persister import WriteState
 from kafkalog.coordinator.share_state.requests import Given, decide
 from kafkalog.coordinator.share_state.state import BATCHES_MAX, Snapshot, applied, initial
+from kafkalog.errors import StorageOffline
 from kafkalog.shares.acquiring import Batch, Want, acquire
+from kafkalog.shares.entries import Entries, EntryKey
 from kafkalog.shares.partition import RANGES_MAX, Acknowledgement, Limits, Refused, SharePartition
+from kafkalog.shares.requests import GroupShare, Led
+from kafkalog.shares.sessions import Where
 from kafkalog.wire.error_codes import ErrorCode
+from tests.support.share_persister import MemoryPersister
 
 TOPIC = UUID(int=1)
 LIMITS = Limits()
@@ -37,3 +42,44 @@ def test_a_leader_refuses_more_pieces_than_its_coordinator_keeps():
         kept = applied(kept, decision.changes[0], 500)
         share.end_write(done=True, now_ms=0, limits=LIMITS)
     pytest.fail("the leader refuses nothing")
+
+
+class Owner:
+    """Runs all in the thread of the test."""
+
+    def __init__(self, error=None):
+        self.effects, self.error, self.locked = [], error, False
+
+    def run(self, work):
+        self.locked = True
+        work()
+        self.locked = False
+        while self.effects:
+            self.effects.pop(0)()
+
+    def changed(self, entry):
+        pass
+
+    def settings(self, group):
+        return GroupShare()
+
+    def first_offset(self, group, led):
+        assert not self.locked, "the log is read under the lock"
+        if self.error is not None:
+            raise self.error
+        return 7
+
+    def now_ms(self):
+        return 0
+
+
+@pytest.mark.parametrize("error", [None, StorageOffline("no disk")])
+def test_a_group_without_state_reads_the_log_without_the_lock(error):
+    owner = Owner(error)
+    entries, key, found = Entries(MemoryPersister(), owner), EntryKey("g", Where(TOPIC, 0)), []
+    owner.run(lambda: found.append(entries.use(key, Led("t", 1, None))))
+    (entry,) = found
+    if error is None:
+        assert entry.share.start == 7 and entries.get(key) is entry
+    else:
+        assert entry.refused.code is ErrorCode.UNKNOWN_SERVER_ERROR and entries.get(key) is None
