@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from kafkalog.errors import KafkalogError, for_clients
+from kafkalog.metadata.levels import SHARE_VERSION
 from kafkalog.security.permissions import Kind, Operation
 from kafkalog.server.failures import code_of
 from kafkalog.server.handlers.common import leader_error, node_entry
@@ -33,6 +34,8 @@ UNLED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 def share_fetch(node: Node, request: Request) -> dict[str, Any] | None:
     """Acknowledge records, then acquire others and read them."""
     body = request.body
+    if not node.image.features.get(SHARE_VERSION, 0):
+        return {"error_code": ErrorCode.UNSUPPORTED_VERSION}
     try:
         _check_member(body)
         _check_renewal(request)
@@ -67,6 +70,8 @@ def share_fetch(node: Node, request: Request) -> dict[str, Any] | None:
 def share_acknowledge(node: Node, request: Request) -> dict[str, Any] | None:
     """Acknowledge records."""
     body = request.body
+    if not node.image.features.get(SHARE_VERSION, 0):
+        return {"error_code": ErrorCode.UNSUPPORTED_VERSION}
     try:
         _check_member(body)
         _check_renewal(request)

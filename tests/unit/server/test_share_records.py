@@ -484,6 +484,14 @@ def test_wrong_requests(raw: Raw, topic: UUID) -> None:
         ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]  # fmt: skip
 
 
+def test_a_cluster_without_share_groups(raw: Raw, member: ShareMember) -> None:
+    update = {"feature": "share.version", "max_version_level": 0, "upgrade_type": 2}
+    done = raw.call(apis.UPDATE_FEATURES, 2, timeout_ms=30_000, feature_updates=[update])
+    assert not done.error_code
+    assert member.fetch().error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert member.acknowledge({}).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
 def test_rights_and_quotas(make_broker: Callable[..., Broker], persister: MemoryPersister) -> None:
     """READ on the group and on each topic; the bytes of records count as those of Fetch."""
     broker = make_broker(authorizer_class_name=AUTHORIZER)
