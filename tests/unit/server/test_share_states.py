@@ -300,7 +300,7 @@ def test_requests_that_wait_are_bounded_and_end_with_the_broker(
 
 
 def test_an_initialization_does_not_overtake_a_deletion() -> None:
-    """Of the same share partition; the deletion has to be tried again."""
+    """They are of the same share partition; the deletion has to be tried again."""
     peer = Peer()
     peer.on(
         apis.DELETE_SHARE_GROUP_STATE, answered(ErrorCode.NOT_COORDINATOR),
