@@ -236,7 +236,7 @@ def test_the_end_of_a_session_concerns_its_own_partitions(
     assert node_of(broker).shares._sessions.bytes == 0
 
 
-def test_a_closed_connection_ends_what_waits(
+def test_a_closed_connection_ends_its_waits(
     member: ShareMember, broker: Broker, clock: ManualClock
 ) -> None:
     """Also of a session of another connection, and of a member for which there is no room; the
