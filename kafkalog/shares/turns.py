@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkalog.errors import KafkalogError, OffsetOutOfRange
+from kafkalog.errors import Closed, KafkalogError, OffsetOutOfRange
 from kafkalog.log.log import handle_of
 from kafkalog.shares import reading
 from kafkalog.shares.partition import Refused
@@ -96,4 +96,6 @@ def _read(turn: Turn, max_bytes: int, committed: bool) -> reading.Read | Refused
 
 
 def _failed(problem: KafkalogError) -> Refused:
+    if isinstance(problem, Closed):  # the partition has left this broker since it was found
+        return Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(problem))
     return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, str(problem))
