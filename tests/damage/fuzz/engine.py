@@ -56,7 +56,7 @@ _FAST_PATH = (
 _CONNECTION = (
     "net/authentication", "net/conn", "net/exchange", "net/frame", "net/openssl", "net/pause",
     "net/peers", "net/pool", "net/post", "net/response", "net/shake", "net/stream", "net/threads",
-    "net/timers", "net/tls", "net/tls_stream", "net/up",
+    "net/timers", "net/times", "net/tls", "net/tls_stream", "net/up",
 )  # fmt: skip
 _TLS = ("net/openssl", "net/stream", "net/tls", "net/tls_stream")
 TARGETS = {
