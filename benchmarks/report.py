@@ -52,6 +52,7 @@ AREAS = {
     "life": "Broker: start and memory",
     "security": "Broker: TLS, logins and ACLs",
     "cluster": "Cluster: three nodes, three copies",
+    "quorum": "Quorum: three nodes without ZooKeeper",
 }
 """Titles by the first word of a row's key, in the order of the document."""
 INTRODUCTION = """\
