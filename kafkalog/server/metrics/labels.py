@@ -1,4 +1,4 @@
-"""Bounds the number of series: who has a label of its own."""
+"""Limits the number of series: which topics, partitions and groups have their own labels."""
 
 from __future__ import annotations
 
