@@ -4,6 +4,7 @@ Environment:
     KAFKALOG_TEST_EXTENSION=1   also build _kl_test, the same sources with failpoints
     KAFKALOG_TEST_EXTENSION=only    build only _kl_test
     KAFKALOG_NO_EXTENSION=1     build neither; `make build` builds both in place afterwards
+    KAFKALOG_PORTABLE=1         build the form for systems other than Linux, to test it here
     KAFKALOG_WERROR=1           a warning in our C files fails the build
     KAFKALOG_SANITIZE=a,b       build with these sanitizers (address,undefined)
 """

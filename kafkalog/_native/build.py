@@ -6,6 +6,7 @@ Paths are relative to the repository's root, as setuptools requires.
 """
 
 import os
+import sys
 from pathlib import Path
 
 from cffi import FFI
@@ -52,6 +53,11 @@ def declarations(header: str, marker: str) -> str:
     return text.partition(begin)[2].partition(end)[0]
 
 
+def portable() -> bool:
+    """Whether to build the second form of what Linux has of its own: see base/system.h."""
+    return os.environ.get("KAFKALOG_PORTABLE") == "1"
+
+
 def compile_flags() -> list[str]:
     """Without -march: a wheel is built on one machine and runs on another."""
     flags = [
@@ -72,13 +78,17 @@ def compile_flags() -> list[str]:
         flags += ["-g", "-O1", "-fno-omit-frame-pointer", f"-fsanitize={sanitizers}"]
     else:
         flags += ["-O2", "-D_FORTIFY_SOURCE=2"]
+    if portable():
+        flags.append("-DKAFKALOG_PORTABLE")
     if os.environ.get("KAFKALOG_WERROR") == "1":
         flags.append("-Werror")
     return flags
 
 
 def link_flags() -> list[str]:
-    flags = ["-Wl,-z,relro,-z,now", "-pthread", "-ldl"]  # dlopen: in libc since glibc 2.34
+    flags = ["-pthread"]
+    if sys.platform == "linux":
+        flags += ["-Wl,-z,relro,-z,now", "-ldl"]  # dlopen: in libc since glibc 2.34
     if sanitizers := os.environ.get("KAFKALOG_SANITIZE"):
         flags.append(f"-fsanitize={sanitizers}")
     return flags

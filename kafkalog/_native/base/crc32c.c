@@ -73,14 +73,20 @@ TARGET static inline uint64_t product(uint32_t a, uint32_t b) {
 
 #elif defined(__aarch64__)
 #include <arm_acle.h>
+#ifndef __APPLE__ /* there, all machines have it */
 #include <sys/auxv.h>
+#endif
 
 #define HARDWARE "armv8-crc"
 #define TARGET __attribute__((target("+crc")))
 
 enum { STREAM_WORDS_MIN = 64 }; /* the product is computed in software */
 
+#ifdef __APPLE__
+static bool hardware_present(void) { return true; }
+#else
 static bool hardware_present(void) { return getauxval(AT_HWCAP) & (1u << 7); /* CRC32 */ }
+#endif
 
 TARGET static inline uint32_t step64(uint32_t state, uint64_t v) {
     return __crc32cd(state, v);

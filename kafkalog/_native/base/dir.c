@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "buffer.h"
@@ -11,7 +10,7 @@
 #include "file.h"
 #include "sync.h"
 
-enum { FILE_MODE = 0600, DIR_MODE = 0700, LIST_BLOCK_BYTES = 16 << 10 };
+enum { FILE_MODE = 0600, DIR_MODE = 0700 };
 
 /* ---- open directories ---------------------------------------------------------------- */
 
@@ -425,42 +424,23 @@ static kl_status add_name(kl_names *names, size_t *capacity, const char *name) {
     return KL_OK;
 }
 
-/* An entry of getdents64(2), aligned to 8 bytes. */
 typedef struct {
-    uint64_t inode;
-    int64_t next;
-    uint16_t bytes; /* of this entry */
-    uint8_t kind;
-    char name[];
-} list_entry;
+    kl_names *names;
+    size_t capacity;
+} listed;
 
-static kl_status add_block(kl_names *names, size_t *capacity, const uint8_t *block,
-                           size_t bytes) {
-    kl_status status = KL_OK;
-    for (size_t pos = 0; !status && pos < bytes;) {
-        const list_entry *entry = (const void *)(block + pos);
-        pos += entry->bytes;
-        if (strcmp(entry->name, ".") && strcmp(entry->name, ".."))
-            status = add_name(names, capacity, entry->name);
-    }
-    return status;
+static int take_name(void *holder, const char *name) {
+    listed *into = holder;
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) return KL_OK;
+    return add_name(into->names, &into->capacity, name);
 }
 
-/* fdopendir would take five more calls for each of ten thousand logs. */
 static kl_status list_all(const kl_dir *dir, kl_names *out) {
-    _Alignas(list_entry) uint8_t block[LIST_BLOCK_BYTES];
-    size_t capacity = 0;
-    if (lseek(dir->fd, 0, SEEK_SET) < 0)
-        return kl_fail_errno(errno, "%s: cannot list", dir->path);
-    for (;;) {
-        long bytes = syscall(SYS_getdents64, dir->fd, block, sizeof block);
-        if (bytes < 0) return kl_fail_errno(errno, "%s: cannot list", dir->path);
-        if (bytes == 0) break;
-        kl_status status = add_block(out, &capacity, block, (size_t)bytes);
-        if (status) return status;
-    }
+    listed into = {out, 0};
+    int result = kl_system_list(dir->fd, take_name, &into);
+    if (result < 0) return kl_fail_errno(errno, "%s: cannot list", dir->path);
     if (out->count) qsort(out->names, out->count, sizeof *out->names, by_name);
-    return KL_OK;
+    return result;
 }
 
 kl_status kl_dir_list(kl_dir *dir, kl_names *out) {

@@ -256,34 +256,31 @@ kl_status kl_file_rename(kl_file *file, kl_dir *dir, const char *to) {
 
 /* Record the identity of `fd`, or compare it with the recorded one.  `*seen`: the result, with size
  * and times. */
-static kl_status identify(kl_file *file, int fd, struct statx *seen) {
+static kl_status identify(kl_file *file, int fd, kl_facts *seen) {
     const char *name = kl_file_name(file);
-    struct statx found;
-    unsigned mask = STATX_TYPE | STATX_INO | STATX_BTIME | STATX_SIZE | STATX_MTIME;
-    if (kl_io->statx(fd, "", AT_EMPTY_PATH, mask, &found))
+    kl_facts found;
+    if (kl_io->facts(fd, &found))
         return kl_fail_errno(errno, "%s/%s: cannot stat", file->dir_path, name);
-    if (!S_ISREG(found.stx_mode))
+    if (!S_ISREG(found.mode))
         return kl_fail(KL_E_CORRUPT, "%s/%s: wanted a regular file, found mode %o",
-                       file->dir_path, name, (unsigned)found.stx_mode);
-    uint64_t device = (uint64_t)found.stx_dev_major << 32 | found.stx_dev_minor;
+                       file->dir_path, name, (unsigned)found.mode);
     /* Inode numbers are reused at once; the birth time distinguishes files. */
-    int64_t born_ns = kl_born_ns(&found);
-    if (file->known && (file->device != device || file->inode != found.stx_ino ||
-                        file->born_ns != born_ns))
+    if (file->known && (file->device != found.device || file->inode != found.inode ||
+                        file->born_ns != found.born_ns))
         return kl_fail(KL_E_STALE,
                        "%s/%s: another file took this name (inode %llu, now %llu)",
                        file->dir_path, name, (unsigned long long)file->inode,
-                       (unsigned long long)found.stx_ino);
+                       (unsigned long long)found.inode);
     file->known = true;
-    file->device = device;
-    file->inode = found.stx_ino;
-    file->born_ns = born_ns;
+    file->device = found.device;
+    file->inode = found.inode;
+    file->born_ns = found.born_ns;
     *seen = found;
     return KL_OK;
 }
 
 /* Open under file->opening; `create`: an empty file. */
-static kl_status open_now(kl_file *file, bool create, struct statx *seen) {
+static kl_status open_now(kl_file *file, bool create, kl_facts *seen) {
     char path[4096];
     const char *name = kl_file_name(file);
     int length = snprintf(path, sizeof path, "%s/%s", file->dir_path, name);
@@ -312,7 +309,7 @@ static kl_status open_now(kl_file *file, bool create, struct statx *seen) {
     return KL_OK;
 }
 
-static kl_status pin_slow(kl_file *file, int *fd, struct statx *seen) {
+static kl_status pin_slow(kl_file *file, int *fd, kl_facts *seen) {
     kl_lock(&file->opening);
     kl_status status = KL_OK;
     if (!(atomic_load(&file->state) & FILE_OPEN)) status = open_now(file, false, seen);
@@ -325,7 +322,7 @@ static kl_status pin_slow(kl_file *file, int *fd, struct statx *seen) {
 kl_status kl_file_pin(kl_file *file, int *fd) {
     int64_t before = atomic_fetch_add(&file->state, 1);
     if (KL_UNLIKELY(!(before & FILE_OPEN))) {
-        struct statx seen;
+        kl_facts seen;
         return pin_slow(file, fd, &seen);
     }
     if (!atomic_load_explicit(&file->touched, memory_order_relaxed))
@@ -344,7 +341,7 @@ kl_status kl_file_create(const char *dir_path, const char *name, kl_file **out) 
     kl_status status = kl_file_new(dir_path, name, true, &file);
     *out = file;
     if (status) return status;
-    struct statx seen;
+    kl_facts seen;
     kl_lock(&file->opening);
     status = open_now(file, true, &seen);
     kl_unlock(&file->opening);
@@ -457,7 +454,7 @@ kl_status kl_file_reserve(kl_file *file, int64_t pos, int64_t bytes) {
     int fd, result;
     kl_status status = kl_file_pin(file, &fd);
     if (status) return status;
-    do result = kl_io->fallocate(fd, FALLOC_FL_KEEP_SIZE, pos, bytes);
+    do result = kl_io->fallocate(fd, KL_KEEP_SIZE, pos, bytes);
     while (result && errno == EINTR);
     if (result && errno != EOPNOTSUPP && errno != ENOSYS)
         status = file_failed(file, "reserve space");
@@ -468,7 +465,7 @@ kl_status kl_file_reserve(kl_file *file, int64_t pos, int64_t bytes) {
 kl_status kl_file_stat(kl_file *file, int64_t *bytes, int64_t *modified_ms) {
     int fd;
     struct stat found;
-    struct statx seen = {.stx_mask = 0};
+    kl_facts seen = {.mode = 0};
     int64_t before = atomic_fetch_add(&file->state, 1);
     if (before & FILE_OPEN) fd = atomic_load(&file->fd);
     else {
@@ -476,9 +473,9 @@ kl_status kl_file_stat(kl_file *file, int64_t *bytes, int64_t *modified_ms) {
         if (status) return status;
     }
     kl_status status = KL_OK;
-    if (seen.stx_mask & STATX_SIZE && seen.stx_mask & STATX_MTIME) { /* just opened */
-        *bytes = (int64_t)seen.stx_size;
-        *modified_ms = seen.stx_mtime.tv_sec * 1000 + seen.stx_mtime.tv_nsec / 1000000;
+    if (seen.mode) { /* just opened */
+        *bytes = seen.bytes;
+        *modified_ms = seen.modified_ns / 1000000;
     } else if (kl_io->fstat(fd, &found)) {
         status = file_failed(file, "stat");
     } else {

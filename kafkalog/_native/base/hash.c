@@ -1,11 +1,8 @@
 /* hash.c: SipHash-1-3, and SipHash-2-4 with 128 bits. */
 #include "hash.h"
 
-#include <errno.h>
-#include <sys/auxv.h>
-#include <sys/random.h>
-
 #include "bytes.h" /* asserts that words are little-endian */
+#include "system.h"
 
 typedef struct {
     uint64_t v0, v1, v2, v3;
@@ -88,14 +85,7 @@ kl_hash_128 kl_hash_24(const uint64_t secret[2], const void *data, size_t bytes)
 static uint64_t own_secret[2]; /* set before any thread starts, immutable */
 
 __attribute__((constructor)) static void draw_secret(void) {
-    ssize_t got;
-    do got = getrandom(own_secret, sizeof own_secret, 0);
-    while (got < 0 && errno == EINTR);
-    if (got == sizeof own_secret) return;
-    /* A sandbox forbids the call: use the bytes that the kernel gives each program. */
-    const void *given = (const void *)(uintptr_t)getauxval(AT_RANDOM);
-    KL_ASSERT(given != NULL);
-    memcpy(own_secret, given, sizeof own_secret);
+    kl_system_secret(own_secret, sizeof own_secret);
 }
 
 uint64_t kl_hash(const void *data, size_t bytes) {

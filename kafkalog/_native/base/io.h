@@ -1,4 +1,4 @@
-/* io.h: all system calls of the disk path, and accept4, in one table, so that tests can fail, tear
+/* io.h: all calls of the system on the disk path, and accept, in one table, so that tests can fail, tear
  * and record them.  Release builds have one constant table. */
 #ifndef KL_IO_H
 #define KL_IO_H
@@ -11,10 +11,7 @@
 #include <time.h>
 
 #include "base.h"
-
-#ifndef STATX_TYPE /* missing in musl before 1.2.5 */
-#include <linux/stat.h>
-#endif
+#include "system.h"
 
 typedef struct {
     int (*openat)(int dir_fd, const char *name, int flags, mode_t mode);
@@ -28,8 +25,7 @@ typedef struct {
     int (*fallocate)(int fd, int mode, off_t pos, off_t bytes);
     int (*fstat)(int fd, struct stat *out);
     int (*fstatat)(int dir_fd, const char *name, struct stat *out, int flags);
-    int (*statx)(int dir_fd, const char *name, int flags, unsigned mask, struct statx *out);
-    /* FS_IOC_GETVERSION: differs between files that reuse an inode. */
+    int (*facts)(int fd, kl_facts *out); /* "statx" to the tests */
     int (*version)(int fd, uint64_t *out);
     int (*renameat)(int from_fd, const char *from, int to_fd, const char *to);
     int (*unlinkat)(int dir_fd, const char *name, int flags);
@@ -37,11 +33,10 @@ typedef struct {
     int (*futimens)(int fd, const struct timespec times[2]);
     void *(*mmap)(void *where, size_t bytes, int protection, int flags, int fd, off_t pos);
     int (*munmap)(void *where, size_t bytes);
-    int (*accept4)(int fd, struct sockaddr *from, socklen_t *bytes, int flags);
+    int (*accept4)(int fd, struct sockaddr *from, socklen_t *bytes);
     ssize_t (*sendfile)(int out_fd, int in_fd, off_t *pos, size_t bytes);
     ssize_t (*copy_file_range)(int in_fd, off_t *in_pos, int out_fd, off_t *out_pos,
                                size_t bytes, unsigned flags);
-    /* True if these bytes can be read without the disk, or if that is unknown. */
     bool (*cached)(int fd, off_t pos, size_t bytes);
     int (*clock_gettime)(clockid_t clock, struct timespec *out);
 } kl_io_table;
@@ -52,12 +47,6 @@ extern const kl_io_table *const kl_io; /* in test builds the hooked table of io_
 extern const kl_io_table kl_io_system; /* what the hooks call */
 bool kl_io_alloc_fails(void);          /* counts as a call of "alloc" */
 #endif
-
-/* Birth time, nanoseconds since 1970; 0: unknown to the file system. */
-static inline int64_t kl_born_ns(const struct statx *found) {
-    if (!(found->stx_mask & STATX_BTIME)) return 0;
-    return found->stx_btime.tv_sec * 1000000000 + found->stx_btime.tv_nsec;
-}
 
 /* openat, repeated after EINTR. */
 static inline int kl_open_at(int dir_fd, const char *name, int flags, mode_t mode) {

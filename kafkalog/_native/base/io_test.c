@@ -201,16 +201,23 @@ static void print_string(FILE *out, const char *text) {
     fputc('"', out);
 }
 
+/* The path of `fd`, in up to 4,096 bytes; 0: unknown. */
+static ssize_t path_of(int fd, char *path) {
+#ifdef __APPLE__
+    bool known =
+        fd == AT_FDCWD ? getcwd(path, 4096) != NULL : fcntl(fd, F_GETPATH, path) == 0;
+    return known ? (ssize_t)strlen(path) : 0;
+#else
+    char link[64];
+    snprintf(link, sizeof link, fd == AT_FDCWD ? "/proc/self/cwd" : "/proc/self/fd/%d", fd);
+    return KL_MAX(readlink(link, path, 4096), 0);
+#endif
+}
+
 /* The path of `fd`, or `name` below it. */
 static void print_path(FILE *out, const char *key, int fd, const char *name) {
-    char link[64], path[8192];
-    ssize_t bytes = 0;
-    if (!name || name[0] != '/') {
-        snprintf(link, sizeof link, fd == AT_FDCWD ? "/proc/self/cwd" : "/proc/self/fd/%d",
-                 fd);
-        bytes = readlink(link, path, 4096);
-        if (bytes < 0) bytes = 0;
-    }
+    char path[8192];
+    ssize_t bytes = !name || name[0] != '/' ? path_of(fd, path) : 0;
     path[bytes] = 0;
     if (name)
         snprintf(path + bytes, sizeof path - (size_t)bytes, "%s%s", bytes ? "/" : "", name);
@@ -243,8 +250,16 @@ typedef struct {
     int64_t result;
 } call_line;
 
+/* Counted from 1, in the order of their first lines. */
+static int thread_number(void) {
+    static _Atomic int last;
+    static _Thread_local int own;
+    if (own == 0) own = atomic_fetch_add(&last, 1) + 1;
+    return own;
+}
+
 static void print_line(FILE *out, const call_line *line, int error_number) {
-    fprintf(out, "{\"op\":\"%s\",\"thread\":%d", call_names[line->kind], (int)gettid());
+    fprintf(out, "{\"op\":\"%s\",\"thread\":%d", call_names[line->kind], thread_number());
     print_path(out, "path", line->fd, line->name);
     if (line->to) print_path(out, "to", line->to_fd, line->to);
     if (line->flags) fprintf(out, ",\"flags\":%d", line->flags);
@@ -393,10 +408,8 @@ static int hook_fstatat(int dir_fd, const char *name, struct stat *out, int flag
     return fails(CALL_FSTATAT, NULL) ? -1 : kl_io_system.fstatat(dir_fd, name, out, flags);
 }
 
-static int hook_statx(int dir_fd, const char *name, int flags, unsigned mask,
-                      struct statx *out) {
-    return fails(CALL_STATX, NULL) ? -1
-                                   : kl_io_system.statx(dir_fd, name, flags, mask, out);
+static int hook_facts(int fd, kl_facts *out) {
+    return fails(CALL_STATX, NULL) ? -1 : kl_io_system.facts(fd, out);
 }
 
 static int hook_version(int fd, uint64_t *out) { return kl_io_system.version(fd, out); }
@@ -467,8 +480,8 @@ static ssize_t hook_sendfile(int out_fd, int in_fd, off_t *pos, size_t bytes) {
                                         : kl_io_system.sendfile(out_fd, in_fd, pos, bytes);
 }
 
-static int hook_accept4(int fd, struct sockaddr *from, socklen_t *bytes, int flags) {
-    return fails(CALL_ACCEPT4, NULL) ? -1 : kl_io_system.accept4(fd, from, bytes, flags);
+static int hook_accept4(int fd, struct sockaddr *from, socklen_t *bytes) {
+    return fails(CALL_ACCEPT4, NULL) ? -1 : kl_io_system.accept4(fd, from, bytes);
 }
 
 static ssize_t hook_copy_file_range(int in_fd, off_t *in_pos, int out_fd, off_t *out_pos,
@@ -514,7 +527,7 @@ static const kl_io_table hooked_calls = {
     .fallocate = hook_fallocate,
     .fstat = hook_fstat,
     .fstatat = hook_fstatat,
-    .statx = hook_statx,
+    .facts = hook_facts,
     .version = hook_version,
     .renameat = hook_renameat,
     .unlinkat = hook_unlinkat,

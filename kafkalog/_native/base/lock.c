@@ -1,9 +1,10 @@
 /* lock.c: one call at a time in a handle, one owner per directory.
  *
- * An open-file-description lock on `.lock` excludes other processes, including Java's, and ends
- * with its holder.  Two cases need a list of held locks: `.lock` may be deleted, and a second
- * handle of this process would lock a new file; and a forked child shares the lock, so it must
- * close its copy at once, or the directory stays locked while the child lives. */
+ * A lock on `.lock` excludes other processes, including Java's, and ends with its holder.  Three
+ * cases need a list of held locks: `.lock` may be deleted, and a second handle of this process
+ * would lock a new file; a forked child may share the lock, so it must close its copy at once, or
+ * the directory stays locked while the child lives; and where the lock is the process's, closing
+ * another descriptor of the file would end it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -25,36 +26,20 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards held and ever
 static held_lock *held;
 
 /* The pid of the holder of `fd`'s lock, if known; 0: unknown. */
-static long owner_pid(int fd, const struct flock *found) {
-    if (found->l_pid > 0) return found->l_pid; /* a POSIX lock, as Java's */
+static int64_t owner_pid(int fd) {
+    int64_t pid = 0;
+    if (kl_system_lock_holder(fd, &pid) != 1 || pid > 0) return pid;
     char text[32] = {0};
     if (kl_io->pread(fd, text, sizeof text - 1, 0) <= 0) return 0;
     return strtol(text, NULL, 10);
 }
 
-/* The start of a process's command line, for messages; empty if unknown. */
-static void describe_program(long pid, char *text, size_t bytes) {
-    char path[40];
-    snprintf(path, sizeof path, "/proc/%ld/cmdline", pid);
-    ssize_t length = 0;
-    int fd = kl_open_at(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-    if (fd >= 0) {
-        length = KL_MAX(kl_io->pread(fd, text, bytes - 1, 0), 0);
-        kl_io->close(fd);
-    }
-    text[length] = 0;
-    for (ssize_t at = 0; at < length; at++) /* NUL ends each word */
-        if (text[at] < ' ' || text[at] > '~') text[at] = text[at] & 0x80 ? '?' : ' ';
-    while (length > 0 && text[length - 1] == ' ') text[--length] = 0;
-}
-
 static kl_status refused(const kl_dir *dir, int fd) {
-    struct flock found = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    long pid = fcntl(fd, F_OFD_GETLK, &found) ? 0 : owner_pid(fd, &found);
+    long pid = (long)owner_pid(fd);
     char program[128] = "this process, by another handle";
     if (pid == 0)
         return kl_fail(KL_E_LOCKED, "%s: another process owns this directory", dir->path);
-    if (pid != getpid()) describe_program(pid, program, sizeof program);
+    if (pid != getpid()) kl_system_program(pid, program, sizeof program);
     return kl_fail(KL_E_LOCKED, "%s: process %ld owns this directory%s%s%s", dir->path, pid,
                    *program ? " (" : "", program, *program ? ")" : "");
 }
@@ -73,8 +58,7 @@ static kl_status take(kl_dir *dir, held_lock *mine) {
     int flags = O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
     int fd = kl_open_at(dir->fd, LOCK_NAME, flags, 0600);
     if (fd < 0) return kl_fail_errno(errno, "%s/" LOCK_NAME ": cannot open", dir->path);
-    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    if (fcntl(fd, F_OFD_SETLK, &all)) {
+    if (kl_system_lock(fd)) {
         kl_status status =
             errno == EAGAIN || errno == EACCES
                 ? refused(dir, fd)
@@ -127,8 +111,7 @@ void kl_dir_unlock(kl_dir *dir) {
         }
     if (dir->lock_fd >= 0) {
         /* Explicitly, as a child's copy of the descriptor would keep the lock. */
-        struct flock all = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
-        fcntl(dir->lock_fd, F_OFD_SETLK, &all);
+        kl_system_unlock(dir->lock_fd);
         kl_io->close(dir->lock_fd);
         dir->lock_fd = -1;
     }
@@ -137,50 +120,68 @@ void kl_dir_unlock(kl_dir *dir) {
 }
 
 static kl_status identify(const kl_dir *dir, int fd, const char *name, kl_identity *out) {
-    struct statx found;
-    if (kl_io->statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &found))
+    kl_facts found;
+    if (kl_io->facts(fd, &found))
         return kl_fail_errno(errno, "%s%s: cannot stat", dir->path, name);
-    *out = (kl_identity){found.stx_ino, kl_born_ns(&found), 0};
+    *out = (kl_identity){found.inode, found.born_ns, 0};
     if (kl_io->version(fd, &out->version)) out->version = 0;
     return KL_OK;
 }
 
-static int open_lock(const kl_dir *dir) {
+/* The descriptor of the lock that this process holds on `.lock` of a directory; -1: it holds none,
+ * or `.lock` is another file by now.  Locked. */
+static int held_here(const kl_dir *dir) {
+    struct stat folder, named, kept;
+    if (kl_io->fstat(dir->fd, &folder)) return -1;
+    for (const held_lock *one = held; one; one = one->next)
+        if (one->device == folder.st_dev && one->inode == folder.st_ino &&
+            kl_io->fstatat(dir->fd, LOCK_NAME, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+            kl_io->fstat(one->dir->lock_fd, &kept) == 0 && named.st_ino == kept.st_ino)
+            return one->dir->lock_fd;
+    return -1;
+}
+
+/* Open `.lock` to look at it; *kept: it is the held one, and stays open.  Locked until it is closed
+ * again, as where the lock is the process's, that would end one that was taken in between. */
+static int open_lock(const kl_dir *dir, bool *kept) {
     int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-    return kl_open_at(dir->fd, LOCK_NAME, flags, 0);
+    int fd = KL_LOCK_IS_OF_PROCESS ? held_here(dir) : -1;
+    *kept = fd >= 0;
+    return *kept ? fd : kl_open_at(dir->fd, LOCK_NAME, flags, 0);
 }
 
 kl_status kl_dir_identify(kl_dir *dir, kl_identity *self, kl_identity *of_lock) {
+    bool kept;
     kl_status status = kl_dir_enter(dir);
     if (status) return status;
     *of_lock = (kl_identity){0, 0, 0};
     status = identify(dir, dir->fd, "", self);
-    int fd = status ? -1 : open_lock(dir);
+    kl_lock(&lock);
+    int fd = status ? -1 : open_lock(dir, &kept);
     if (fd >= 0) {
         status = identify(dir, fd, "/" LOCK_NAME, of_lock);
-        kl_io->close(fd);
+        if (!kept) kl_io->close(fd);
     } else if (!status && errno != ENOENT && errno != EACCES && errno != ELOOP) {
         status = kl_fail_errno(errno, "%s/" LOCK_NAME ": cannot open", dir->path);
     }
+    kl_unlock(&lock);
     kl_unlock(&dir->lock);
     return status;
 }
 
 int kl_dir_locked(kl_dir *dir) {
-    int result = -1;
-    struct flock found = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    if (kl_dir_enter(dir)) return result;
-    int fd = open_lock(dir);
-    if (fd < 0) {
-        if (errno == ENOENT) result = 0;
-        else kl_fail_errno(errno, "%s/" LOCK_NAME ": cannot open", dir->path);
-        goto out;
-    }
-    if (fcntl(fd, F_OFD_GETLK, &found))
+    int64_t pid;
+    bool kept;
+    if (kl_dir_enter(dir)) return -1;
+    kl_lock(&lock);
+    int fd = open_lock(dir, &kept);
+    int result = kept ? 1 : fd < 0 ? -1 : kl_system_lock_holder(fd, &pid);
+    if (fd < 0 && errno == ENOENT) result = 0;
+    else if (fd < 0) kl_fail_errno(errno, "%s/" LOCK_NAME ": cannot open", dir->path);
+    else if (result < 0)
         kl_fail_errno(errno, "%s/" LOCK_NAME ": cannot ask for the lock", dir->path);
-    else result = found.l_type != F_UNLCK;
-    kl_io->close(fd);
-out:
+    if (fd >= 0 && !kept) kl_io->close(fd);
+    kl_unlock(&lock);
     kl_unlock(&dir->lock);
     return result;
 }

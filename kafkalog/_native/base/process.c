@@ -29,6 +29,19 @@ int64_t kl_monotonic_ns(void) {
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
+/* macOS has no condition that waits by the monotonic clock, but one that waits for a time. */
+#ifdef __APPLE__
+void kl_cond_init(pthread_cond_t *condition) {
+    KL_ASSERT(pthread_cond_init(condition, NULL) == 0);
+}
+
+static int timed_wait(pthread_cond_t *condition, pthread_mutex_t *mutex,
+                      int64_t timeout_ns) {
+    struct timespec left = {(time_t)(timeout_ns / 1000000000),
+                            (long)(timeout_ns % 1000000000)};
+    return pthread_cond_timedwait_relative_np(condition, mutex, &left);
+}
+#else
 void kl_cond_init(pthread_cond_t *condition) {
     pthread_condattr_t attributes;
     KL_ASSERT(pthread_condattr_init(&attributes) == 0);
@@ -36,6 +49,20 @@ void kl_cond_init(pthread_cond_t *condition) {
     KL_ASSERT(pthread_cond_init(condition, &attributes) == 0);
     pthread_condattr_destroy(&attributes);
 }
+
+static int timed_wait(pthread_cond_t *condition, pthread_mutex_t *mutex,
+                      int64_t timeout_ns) {
+    struct timespec until; /* on the system's clock, as the wait */
+    KL_ASSERT(clock_gettime(CLOCK_MONOTONIC, &until) == 0);
+    until.tv_sec += (time_t)(timeout_ns / 1000000000);
+    until.tv_nsec += (long)(timeout_ns % 1000000000);
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec += 1;
+        until.tv_nsec -= 1000000000;
+    }
+    return pthread_cond_timedwait(condition, mutex, &until);
+}
+#endif
 
 bool kl_cond_wait_ms(pthread_cond_t *condition, pthread_mutex_t *mutex,
                      int64_t timeout_ms) {
@@ -49,15 +76,7 @@ bool kl_cond_wait_ns(pthread_cond_t *condition, pthread_mutex_t *mutex,
                      int64_t timeout_ns) {
     KL_ASSERT_HELD(mutex);
     KL_ASSERT(timeout_ns >= 0);
-    struct timespec until; /* on the system's clock, as the wait */
-    KL_ASSERT(clock_gettime(CLOCK_MONOTONIC, &until) == 0);
-    until.tv_sec += (time_t)(timeout_ns / 1000000000);
-    until.tv_nsec += (long)(timeout_ns % 1000000000);
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec += 1;
-        until.tv_nsec -= 1000000000;
-    }
-    int result = pthread_cond_timedwait(condition, mutex, &until);
+    int result = timed_wait(condition, mutex, timeout_ns);
     KL_ASSERT(result == 0 || result == ETIMEDOUT);
     return result == 0;
 }

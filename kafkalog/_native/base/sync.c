@@ -96,7 +96,7 @@ static kl_status start_thread(kl_disk *disk) {
         kl_fail_errno(failed, "cannot start a sync thread");
         return KL_E_NO_MEMORY;
     }
-    pthread_setname_np(thread, "kafkalog-sync");
+    kl_system_name_thread(thread, "kafkalog-sync");
     disk->thread_count++;
     return KL_OK;
 }

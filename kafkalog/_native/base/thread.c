@@ -3,6 +3,8 @@
 
 #include <signal.h>
 
+#include "system.h"
+
 kl_status kl_thread_spawn(pthread_t *thread, void *(*run)(void *), void *argument,
                           const char *name) {
     /* Signals are for the application's threads; a new thread inherits the mask.  So SIGPIPE, which
@@ -16,6 +18,6 @@ kl_status kl_thread_spawn(pthread_t *thread, void *(*run)(void *), void *argumen
         kl_fail_errno(failed, "cannot start a thread of the server");
         return KL_E_NO_MEMORY;
     }
-    pthread_setname_np(*thread, name);
+    kl_system_name_thread(*thread, name);
     return KL_OK;
 }

@@ -481,10 +481,8 @@ static ssize_t send_quietly(int socket_fd, int fd, off_t *pos, size_t bytes) {
     pthread_sigmask(SIG_BLOCK, &pipe, &old);
     ssize_t sent = kl_io->sendfile(socket_fd, fd, pos, bytes);
     int error = errno;
-    if (sent < 0 && error == EPIPE && !sigismember(&pending, SIGPIPE)) {
-        static const struct timespec now = {0, 0};
-        while (sigtimedwait(&pipe, NULL, &now) < 0 && errno == EINTR) continue;
-    }
+    if (sent < 0 && error == EPIPE && !sigismember(&pending, SIGPIPE))
+        kl_system_take_sigpipe();
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     errno = error;
     return sent;

@@ -2,7 +2,6 @@
 #include "conn.h"
 
 #include <errno.h>
-#include <sys/epoll.h>
 
 #include "authentication.h"
 #include "net.h"
@@ -150,7 +149,7 @@ static void read_some(kl_conn *conn) {
     } else {
         kl_pool_give(pool, ahead);
     }
-    /* More data will be an edge.  An end already reported by epoll will not. */
+    /* More data will be an edge.  An end already reported will not. */
     if (drained && (error || !conn->peer_done)) conn->readable = false;
     if (bytes > 0) {
         conn->moved = true;
@@ -421,17 +420,22 @@ static void expire_waits(kl_conn *conn) {
         }
 }
 
-void kl_conn_events(kl_conn *conn, uint32_t events) {
+unsigned kl_conn_wants(const kl_conn *conn) {
+    return (conn->readable ? 0 : KL_POLL_IN) |
+           (conn->writable && !conn->writes_shake ? 0 : KL_POLL_OUT);
+}
+
+void kl_conn_events(kl_conn *conn, unsigned happened) {
     if (!kl_conn_is_open(conn)) return; /* closed in this pass */
     arrive(conn);
-    if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
+    if (happened & (KL_POLL_IN | KL_POLL_END)) {
         conn->readable = true;
         conn->stream.dry = false; /* whatever the last read found */
     }
-    if (events & EPOLLOUT) conn->writable = true;
+    if (happened & KL_POLL_OUT) conn->writable = true;
     /* The peer cannot receive answers.  (A peer that left without an error may have sent something
      * before, as a producer with acks=0: read that to its end.) */
-    if (events & EPOLLERR) conn->broken = true;
+    if (happened & KL_POLL_FAILED) conn->broken = true;
     if (conn->broken && (conn->first || conn->mute.place)) {
         kl_conn_close(conn);
         return;
@@ -440,7 +444,7 @@ void kl_conn_events(kl_conn *conn, uint32_t events) {
         kl_shake_events(conn);
         return;
     }
-    if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR) && !conn->peer_done) {
+    if (happened & KL_POLL_END && !conn->peer_done) {
         conn->peer_done = true;
         expire_waits(conn);
     }
@@ -463,7 +467,7 @@ bool kl_conn_part(kl_conn *conn) {
         kl_pool_part(&from->pool, conn->in);
     }
     conn->passed = true;
-    /* The other thread's epoll reports it, except what is in memory. */
+    /* The other thread's poller reports it, except what is in memory. */
     conn->writable = false;
     conn->readable = !conn->shakes && kl_stream_holds(&conn->stream);
     unlink_conn(conn);
@@ -491,7 +495,7 @@ void kl_conn_close(kl_conn *conn) {
     if (!kl_conn_is_open(conn)) return;
     arrive(conn);
     /* Explicitly: if a forked child has the socket, too, closing would not remove it. */
-    kl_stream_ignore(&conn->stream, thread->epoll_fd);
+    kl_poller_remove(&thread->poller, conn->stream.fd);
     kl_lock(&thread->lock);
     kl_link_remove(&conn->all);
     kl_stream_close(&conn->stream);

@@ -78,7 +78,9 @@ static inline bool kl_conn_is_open(const kl_conn *conn) {
 /* Send, run and read as much as possible now. */
 void kl_conn_pump(kl_conn *conn);
 /* epoll reported `events`. */
-void kl_conn_events(kl_conn *conn, uint32_t events);
+/* As in base/poller.h: events that its flags do not tell of yet. */
+unsigned kl_conn_wants(const kl_conn *conn);
+void kl_conn_events(kl_conn *conn, unsigned happened);
 /* Close it and cancel its requests; its memory is freed at the end of the thread's pass. */
 void kl_conn_close(kl_conn *conn);
 /* True if its large frame must wait for memory of others.  A single frame is always read, whatever

@@ -2,6 +2,7 @@
 #ifndef KL_LANE_H
 #define KL_LANE_H
 
+#include "base/poller.h"
 #include "exchange.h"
 
 typedef struct kl_net kl_net;
@@ -11,7 +12,7 @@ struct kl_thread {
     int32_t index;
     pthread_t thread;
     bool runs; /* must be joined */
-    int epoll_fd;
+    kl_poller poller;
 
     /* For any thread: */
     kl_post post;
@@ -71,7 +72,7 @@ struct kl_thread {
     kl_count allocations; /* except those of the pool */
     kl_count throttled;   /* answers after which a connection was muted */
     kl_count throttled_ms;
-    kl_count idle_ns;              /* in epoll_wait, */
+    kl_count idle_ns;              /* waiting for events, */
     kl_count ran_ns;               /* and in all passes */
     kl_count waiting[KL_API_KEYS]; /* parked requests */
     kl_histogram times[KL_API_KEYS][KL_PHASES];

@@ -72,7 +72,7 @@ static kl_status unix_address(const char *path, address *out, socklen_t *bytes) 
 static void remove_stale(const char *path, const address *at, socklen_t bytes) {
     struct stat found;
     if (lstat(path, &found) != 0 || !S_ISSOCK(found.st_mode)) return;
-    int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int probe = kl_system_socket(AF_UNIX);
     if (probe < 0) return;
     if (connect(probe, &at->any, bytes) != 0 && errno == ECONNREFUSED) unlink(path);
     close(probe);
@@ -123,7 +123,7 @@ static kl_status open_socket(const kl_server_config *config, const char *name,
                              const address *at, socklen_t bytes, int *fd) {
     static const int on = 1, off = 0;
     bool is_unix = at->any.sa_family == AF_UNIX;
-    *fd = socket(at->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    *fd = kl_system_socket(at->any.sa_family);
     if (*fd < 0) return kl_fail_errno(errno, "no socket for listener %s", name);
     if (!is_unix) setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (at->any.sa_family == AF_INET6)
@@ -336,8 +336,7 @@ static bool accept_some(kl_net *net, const kl_listening *listening) {
             kl_unlock(&net->acceptor.lock);
             return true;
         }
-        int fd =
-            kl_io->accept4(listening->fd, &from.any, &bytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int fd = kl_io->accept4(listening->fd, &from.any, &bytes);
         int error = fd < 0 ? errno : 0;
         if (fd >= 0) place(net, listening->number, fd, &from);
         kl_unlock(&net->acceptor.lock);
@@ -379,17 +378,16 @@ static void *serve(void *argument) {
     kl_listening *listening[KL_LISTENERS_MAX];
     bool starved = false;
     while (!atomic_load(&acceptor->stop)) {
-        uint64_t woken;
         int wait_ms = PAUSE_MS;
         nfds_t count = starved ? 0 : what_to_poll(net, polled, listening, &wait_ms);
-        polled[count] = (struct pollfd){.fd = net->peers.wake_fd, .events = POLLIN};
+        polled[count] = (struct pollfd){.fd = net->peers.wake.read_fd, .events = POLLIN};
         int ready = poll(polled, count + 1, wait_ms);
         KL_ASSERT(ready >= 0 || errno == EINTR || errno == ENOMEM);
         starved = false;
         if (ready <= 0) continue;
         if (polled[count].revents) {
             atomic_store(&net->peers.full, false);
-            (void)!read(net->peers.wake_fd, &woken, sizeof woken);
+            kl_wake_clear(&net->peers.wake);
         }
         for (nfds_t i = 0; i < count; i++)
             if (polled[i].revents && !accept_some(net, listening[i])) starved = true;

@@ -1,16 +1,12 @@
 /* loop.c: a network thread. */
 #include "loop.h"
 
-#include <errno.h>
-#include <sys/epoll.h>
-#include <unistd.h>
-
 #include "base/thread.h"
 #include "authentication.h"
 #include "net.h"
 #include "threads.h"
 
-enum { EVENTS_MAX = 256, TRIM_MS = 5000 };
+enum { TRIM_MS = 5000 };
 
 /* ---- life ------------------------------------------------------------------------------ */
 
@@ -23,15 +19,9 @@ kl_status kl_thread_init(kl_thread *thread, kl_net *net, int32_t index) {
         &thread->dirty, &thread->stalled, &thread->starved,    &thread->unidentified,
         &thread->dead,  &thread->shaking, &thread->half_opens, &thread->shakes_failed};
     for (size_t i = 0; i < sizeof rings / sizeof rings[0]; i++) kl_ring_init(rings[i]);
-    thread->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    thread->poller = KL_POLLER_NONE;
     kl_status status = kl_post_init(&thread->post);
-    if (status) return status;
-    /* Edge-triggered: it is never read, each write is an edge. */
-    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = NULL};
-    if (thread->epoll_fd < 0 ||
-        epoll_ctl(thread->epoll_fd, EPOLL_CTL_ADD, thread->post.wake_fd, &event) != 0)
-        return kl_fail_errno(errno, "no epoll for a network thread");
-    return KL_OK;
+    return status ? status : kl_poller_init(&thread->poller, &thread->post.wake);
 }
 
 static void free_dead(kl_thread *thread) {
@@ -93,7 +83,7 @@ void kl_thread_free(kl_thread *thread) {
     kl_pool_free(&thread->pool);
     kl_timers_free(&thread->timers);
     kl_timers_free(&thread->muted);
-    if (thread->epoll_fd >= 0) close(thread->epoll_fd);
+    kl_poller_free(&thread->poller);
     kl_post_free(&thread->post);
     pthread_mutex_destroy(&thread->lock);
 }
@@ -297,7 +287,7 @@ static void run_shakes(kl_thread *thread) {
     while ((conn = kl_shake_failed(thread)) != NULL) kl_conn_close(conn);
 }
 
-/* Timeout for epoll_wait; `awake` was reset before, so that no letter is missed. */
+/* How long to wait for events; `awake` was reset before, so that no letter is missed. */
 static int sleep_ms(kl_thread *thread) {
     if (has_work(thread)) return 0;
     int64_t next = next_timer(thread);
@@ -350,7 +340,7 @@ static bool look_at_stop(kl_thread *thread) {
     return !thread->stopping || kl_ring_first(&thread->conns) != NULL;
 }
 
-/* epoll_wait has returned. */
+/* The wait is over. */
 static void begin_pass(kl_thread *thread) {
     int64_t before_ns = thread->pass_ns, slept_from_ns = thread->clock_ns;
     thread->pass_ns = kl_thread_clock(thread);
@@ -358,22 +348,32 @@ static void begin_pass(kl_thread *thread) {
     kl_count_add(&thread->ran_ns, thread->pass_ns - before_ns);
 }
 
+static void ask(kl_thread *thread) {
+    kl_poller_begin(&thread->poller);
+    kl_lock(&thread->lock);
+    for (kl_link *link = thread->conns.next; link != &thread->conns; link = link->next) {
+        kl_conn *conn = KL_HOLDER(link, kl_conn, all);
+        kl_poller_ask(&thread->poller, conn->stream.fd, conn, kl_conn_wants(conn));
+    }
+    kl_unlock(&thread->lock);
+}
+
 static void *serve(void *argument) {
     kl_thread *thread = argument;
-    struct epoll_event events[EVENTS_MAX];
+    kl_poll_event events[KL_POLL_EVENTS_MAX];
     thread->now_ms = thread->trim_ms = kl_clock_now(&thread->net->clock);
     thread->was_leaving = false;
     thread->pass_ns = kl_thread_clock(thread);
     do {
         atomic_store(&thread->post.awake, false);
-        int count = epoll_wait(thread->epoll_fd, events, EVENTS_MAX, sleep_ms(thread));
-        KL_ASSERT(count >= 0 || errno == EINTR);
+        if (KL_POLLER_ASKS) ask(thread);
+        int count = kl_poller_wait(&thread->poller, events, sleep_ms(thread));
         atomic_store(&thread->post.awake, true);
         if (KL_UNLIKELY(atomic_load(&thread->net->paused))) kl_net_stand(thread->net);
         thread->now_ms = kl_clock_now(&thread->net->clock);
         begin_pass(thread);
         for (int i = 0; i < count; i++)
-            if (events[i].data.ptr) kl_conn_events(events[i].data.ptr, events[i].events);
+            if (events[i].data) kl_conn_events(events[i].data, events[i].happened);
         run_stalled(thread);
         run_posts(thread);
         run_timers(thread);

@@ -7,7 +7,15 @@
 kl_openssl kl_ossl;
 
 enum { SSL, CRYPTO, LIBRARIES };
-static const char *const LIBRARY[LIBRARIES] = {"libssl.so.3", "libcrypto.so.3"};
+static const char *const LIBRARY[LIBRARIES] = {
+#ifdef __APPLE__
+    "libssl.3.dylib",
+    "libcrypto.3.dylib",
+#else
+    "libssl.so.3",
+    "libcrypto.so.3",
+#endif
+};
 
 typedef struct {
     int library;

@@ -2,15 +2,13 @@
 #include "peers.h"
 
 #include <errno.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "base/hash.h"
 
 kl_status kl_peers_init(kl_peers *peers) {
     pthread_mutex_init(&peers->lock, NULL);
-    peers->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (peers->wake_fd < 0) return kl_fail_errno(errno, "no eventfd for a server");
+    if (kl_wake_init(&peers->wake))
+        return kl_fail_errno(errno, "no descriptors for a server");
     return KL_OK;
 }
 
@@ -19,14 +17,11 @@ void kl_peers_free(kl_peers *peers) {
     for (kl_peer *one; (one = kl_table_next(&peers->by_address, &at)) != NULL;)
         kl_release(one);
     kl_table_free(&peers->by_address);
-    if (peers->wake_fd >= 0) close(peers->wake_fd);
+    kl_wake_close(&peers->wake);
     pthread_mutex_destroy(&peers->lock);
 }
 
-void kl_peers_wake(kl_peers *peers) {
-    static const uint64_t one = 1;
-    while (write(peers->wake_fd, &one, sizeof one) < 0 && errno == EINTR) continue;
-}
+void kl_peers_wake(kl_peers *peers) { kl_wake_ring(&peers->wake); }
 
 bool kl_peers_full(kl_peers *peers) {
     if (atomic_load(&peers->count) < atomic_load(&peers->count_max)) return false;

@@ -2,6 +2,7 @@
 #ifndef KL_PEERS_H
 #define KL_PEERS_H
 
+#include "base/system.h"
 #include "base/table.h"
 
 enum { KL_ADDRESS_BYTES = 16, KL_LISTENERS_MAX = 64 };
@@ -13,7 +14,7 @@ typedef struct {
 } kl_peer;
 
 typedef struct {
-    int wake_fd;           /* the acceptor sleeps on it */
+    kl_wake wake;          /* ends the acceptor's sleep */
     _Atomic(bool) full;    /* the acceptor waits for a connection to end */
     _Atomic int64_t count; /* connections */
     _Atomic int32_t count_max;

@@ -2,23 +2,17 @@
 #include "post.h"
 
 #include <errno.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 kl_status kl_post_init(kl_post *post) {
-    post->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (post->wake_fd < 0) return kl_fail_errno(errno, "no eventfd for a network thread");
+    if (kl_wake_init(&post->wake))
+        return kl_fail_errno(errno, "no descriptors for a network thread");
     return KL_OK;
 }
 
-void kl_post_free(kl_post *post) {
-    if (post->wake_fd >= 0) close(post->wake_fd);
-}
+void kl_post_free(kl_post *post) { kl_wake_close(&post->wake); }
 
 void kl_post_ring(kl_post *post) {
-    static const uint64_t one = 1;
-    if (atomic_exchange(&post->awake, true)) return;
-    while (write(post->wake_fd, &one, sizeof one) < 0 && errno == EINTR) continue;
+    if (!atomic_exchange(&post->awake, true)) kl_wake_ring(&post->wake);
 }
 
 void kl_post_put(kl_post *post, kl_post_box box, kl_letter *letter) {

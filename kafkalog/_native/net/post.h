@@ -3,6 +3,7 @@
 #define KL_POST_H
 
 #include "base/base.h"
+#include "base/system.h"
 
 /* A message, embedded in its subject; in at most one box. */
 typedef struct kl_letter kl_letter;
@@ -19,7 +20,7 @@ typedef enum {
 
 /* Any thread may put and ring; only the owner takes. */
 typedef struct {
-    int wake_fd;         /* one edge per needed wake-up; never read */
+    kl_wake wake;        /* rung once per needed wake-up */
     _Atomic(bool) awake; /* the thread will check the boxes before it sleeps */
     _Atomic(kl_letter *) boxes[KL_POST_BOXES];
 } kl_post;

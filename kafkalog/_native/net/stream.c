@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -32,19 +31,6 @@ void kl_stream_close(kl_stream *stream) {
 void kl_stream_forget(kl_stream *stream) {
     close(stream->fd);
     stream->fd = -1;
-}
-
-kl_status kl_stream_watch(const kl_stream *stream, int epoll_fd, void *data) {
-    /* Edge-triggered in both directions: no call per request.  The thread learns of a new
-     * connection by the event that it is writable. */
-    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
-                                .data.ptr = data};
-    if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, stream->fd, &event) == 0) return KL_OK;
-    return kl_fail_errno(errno, "a connection's socket");
-}
-
-void kl_stream_ignore(const kl_stream *stream, int epoll_fd) {
-    epoll_ctl(epoll_fd, EPOLL_CTL_DEL, stream->fd, NULL);
 }
 
 ssize_t kl_stream_receive(kl_stream *stream, const struct iovec *to, int count,

@@ -43,10 +43,6 @@ kl_status kl_stream_subject(const kl_stream *stream, uint8_t **out, size_t *byte
 /* True if received bytes wait in memory: for them there is no event. */
 bool kl_stream_holds(const kl_stream *stream);
 
-/* Report readability, writability and the end to epoll, edge-triggered.  KL_E_IO. */
-kl_status kl_stream_watch(const kl_stream *stream, int epoll_fd, void *data);
-void kl_stream_ignore(const kl_stream *stream, int epoll_fd);
-
 /* The next three return the number of bytes, or -1 with errno: EAGAIN, wait for an event; EINTR,
  * call again; otherwise it has failed.
  *

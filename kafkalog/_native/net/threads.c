@@ -15,7 +15,7 @@ kl_status kl_threads_put(kl_thread *thread, kl_conn *conn) {
     KL_ASSERT(conn->thread == thread && !kl_link_in(&conn->all));
     kl_lock(&thread->lock);
     kl_link_last(&thread->conns, &conn->all);
-    kl_status status = kl_stream_watch(&conn->stream, thread->epoll_fd, conn);
+    kl_status status = kl_poller_add(&thread->poller, conn->stream.fd, conn);
     if (status) kl_link_remove(&conn->all);
     kl_unlock(&thread->lock);
     return status;
@@ -27,7 +27,7 @@ bool kl_threads_pass(kl_net *net, kl_conn *conn) {
     kl_lock(&net->acceptor.lock);
     bool leaves = atomic_load(&from->leaving); /* otherwise it is needed again */
     kl_thread *to = leaves ? kl_threads_next(net, conn->listener) : from;
-    kl_stream_ignore(&conn->stream, from->epoll_fd);
+    kl_poller_remove(&from->poller, conn->stream.fd);
     kl_lock(&from->lock);
     kl_link_remove(&conn->all);
     kl_unlock(&from->lock);

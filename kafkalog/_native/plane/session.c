@@ -1,8 +1,6 @@
 /* session.c: the cache of fetch sessions.  KIP-227, Kafka's FetchSession.scala. */
 #include "session.h"
 
-#include <sys/random.h>
-
 #include "base/hash.h"
 #include "codes.h"
 
@@ -183,7 +181,7 @@ static bool make_room(kl_sessions *sessions, size_t partitions, int64_t more,
 static int32_t free_id(kl_sessions *sessions) {
     uint32_t id = 0;
     do {
-        if (getrandom(&id, sizeof id, 0) != sizeof id) return 0;
+        if (!kl_system_random(&id, sizeof id)) return 0;
         id &= INT32_MAX;
     } while (id == 0 || find(sessions, (int32_t)id));
     return (int32_t)id;

@@ -13,8 +13,6 @@
 #include "base/fault.h"
 #include "base/io.h"
 
-#define MEMORY_FOLDER "/dev/shm"
-
 enum { PAGE_BYTES = 4096, BOOT_ID_BYTES = 40, VALUE_COUNT = 11, ENTRIES_AT = 8 };
 enum { PLACE_BYTES = 80, NAME_BYTES = 160 };
 enum { PUBLISH_TRIES = 100000 }; /* some 10 s */
@@ -62,41 +60,6 @@ struct kl_statepage {
     size_t retry_rows;                         /* without space: retry at this many rows */
 };
 
-static void read_boot_id(char out[BOOT_ID_BYTES]) {
-    memset(out, 0, BOOT_ID_BYTES);
-    int fd =
-        kl_open_at(AT_FDCWD, "/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) return;
-    ssize_t got = kl_io->pread(fd, out, BOOT_ID_BYTES - 1, 0);
-    if (got < 0) memset(out, 0, BOOT_ID_BYTES);
-    kl_io->close(fd);
-}
-
-/* A flag in field 9 of /proc/PID/stat; not in the kernel's public headers. */
-enum { PF_EXITING = 4 };
-
-/* Start time of a process in ticks since boot; -1: not alive.  Field 22 of /proc/PID/stat, counted
- * from the command's closing bracket. */
-static int64_t process_start(int64_t pid) {
-    char path[64], text[1024];
-    snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
-    int fd = kl_open_at(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) return -1;
-    ssize_t got = kl_io->pread(fd, text, sizeof text - 1, 0);
-    kl_io->close(fd);
-    if (got <= 0) return -1;
-    text[got] = 0;
-    char *p = strrchr(text, ')');
-    /* A zombie: dead, not reaped yet. */
-    if (p != NULL && p[1] != 0 && (p[2] == 'Z' || p[2] == 'X')) return -1;
-    for (int field = 2; p != NULL && field < 22; field++) {
-        /* A process being killed closes its files before it is dead. */
-        if (field == 9 && strtoll(p + 1, NULL, 10) & PF_EXITING) return -1;
-        p = strchr(p + 1, ' ');
-    }
-    return p == NULL ? -1 : strtoll(p + 1, NULL, 10);
-}
-
 /* This process's identity, as stored in its pages: read once per thread, and again after a fork. */
 typedef struct {
     int generation; /* kl_process_generation, + 1 */
@@ -110,11 +73,9 @@ static const process_identity *own_identity(void) {
     int generation = atomic_load(&kl_process_generation) + 1;
     if (known.generation != generation) {
         known = (process_identity){.generation = generation, .pid = getpid()};
-        known.start = process_start(known.pid);
-        struct stat pids;
-        if (kl_io->fstatat(AT_FDCWD, "/proc/self/ns/pid", &pids, 0) == 0)
-            known.pids = pids.st_ino;
-        read_boot_id(known.boot_id);
+        known.start = kl_system_process_start(known.pid);
+        known.pids = kl_system_pid_namespace();
+        kl_system_boot_id(known.boot_id, sizeof known.boot_id);
     }
     return &known;
 }
@@ -123,7 +84,7 @@ static const process_identity *own_identity(void) {
 static bool owner_lives(const page_layout *layout) {
     if (memcmp(own_identity()->boot_id, layout->boot_id, BOOT_ID_BYTES) != 0) return false;
     if (own_identity()->pids != layout->owner_pids) return true;
-    return process_start(layout->owner_pid) == layout->owner_start;
+    return kl_system_process_start(layout->owner_pid) == layout->owner_start;
 }
 
 /* Leave space for other pages: without a page, readers see too much. */
@@ -178,7 +139,8 @@ static void sweep(const char *folder) {
 /* The folder of a user's pages: owned by the user, writable by no other. */
 static bool place_of(uid_t user, char place[PLACE_BYTES]) {
     struct stat found;
-    snprintf(place, PLACE_BYTES, MEMORY_FOLDER "/kafkalog-%u", (unsigned)user);
+    snprintf(place, PLACE_BYTES, "%s/kafkalog-%u", kl_system_memory_folder(),
+             (unsigned)user);
     if (kl_io->fstatat(AT_FDCWD, place, &found, AT_SYMLINK_NOFOLLOW) != 0) return false;
     return S_ISDIR(found.st_mode) && found.st_uid == user && !(found.st_mode & 022);
 }
@@ -211,7 +173,8 @@ static int open_new_page(uid_t owner, const struct stat *folder, char name[NAME_
     static _Atomic int64_t known_owner = -1;
     const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
     char place[PLACE_BYTES];
-    snprintf(place, sizeof place, MEMORY_FOLDER "/kafkalog-%u", (unsigned)owner);
+    snprintf(place, sizeof place, "%s/kafkalog-%u", kl_system_memory_folder(),
+             (unsigned)owner);
     name_page(name, place, folder);
     if (atomic_load(&known_owner) == (int64_t)owner) {
         int fd = kl_open_at(AT_FDCWD, name, flags, 0600);
@@ -366,12 +329,14 @@ static bool map_rows(kl_statepage *page, size_t rows, bool writer) {
         had = file.st_size >= (off_t)bytes;
         bytes = KL_MIN((size_t)file.st_size, (size_t)PAGE_BYTES + ROWS_MAX * ROW_BYTES);
     }
-    kl_io->close(fd);
-    if (!had) return false;
     /* The mapping holds a writer's lock: a new mapping would lose it for a moment, and for good if
      * another process locks the page just then. */
-    void *layout = mremap(page->layout, page->mapped_bytes, bytes, MREMAP_MAYMOVE);
-    if (layout == MAP_FAILED) return false;
+    int protection = writer ? PROT_READ | PROT_WRITE : PROT_READ;
+    void *layout =
+        had ? kl_system_remap(page->layout, page->mapped_bytes, bytes, protection, fd)
+            : NULL;
+    kl_io->close(fd);
+    if (layout == NULL) return false;
     page->layout = layout;
     page->mapped_bytes = bytes;
     return true;

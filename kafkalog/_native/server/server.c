@@ -34,13 +34,13 @@ static void unlock_all(kl_server *server) {
 static void close_all(kl_server *server) {
     for (kl_listening *each = server->net.acceptor.listening; each; each = each->next)
         close(each->fd);
-    close(server->net.peers.wake_fd);
+    kl_wake_close(&server->net.peers.wake);
     for (int32_t i = 0; i < server->net.thread_count; i++) {
         kl_thread *thread = &server->net.threads[i];
         for (kl_link *link = thread->conns.next; link != &thread->conns; link = link->next)
             kl_stream_forget(&KL_HOLDER(link, kl_conn, all)->stream);
-        close(thread->epoll_fd);
-        close(thread->post.wake_fd);
+        kl_poller_forget(&thread->poller);
+        kl_wake_close(&thread->post.wake);
     }
     unlock_all(server);
 }
