@@ -53,6 +53,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    from tests.support.forms import use_the_built_form  # it loads the C core
+
+    use_the_built_form()
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = SEED
     if hasattr(config, "workerinput"):  # otherwise the tests of a group may be far apart

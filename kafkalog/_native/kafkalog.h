@@ -74,6 +74,8 @@ uint32_t kl_crc32c_portable(const uint8_t *data, size_t bytes);
 uint32_t kl_crc32c_joined(uint32_t first, uint32_t second, size_t bytes);
 /* "sse4.2", "armv8-crc" or "portable": the implementation on this machine. */
 const char *kl_crc32c_kind(void);
+/* "linux", or "posix": the form of base/system.h that was built. */
+const char *kl_system_form(void);
 
 /* ---- small files of a directory ---------------------------------------------------- */
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kafkalog import errors
 from kafkalog._native import lib
+from kafkalog.system import processors
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -163,7 +164,7 @@ _local = threading.local()
 
 
 def _threads() -> int:
-    return min(len(os.sched_getaffinity(0)), 8)
+    return min(processors(), 8)
 
 
 def _shared_pool() -> ThreadPoolExecutor:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.cli.common import UsageError, port_argument, repeated, settings_of
 from kafkalog.cli.signals import on_signals
+from kafkalog.system import parent_descriptor
 
 if TYPE_CHECKING:
     from kafkalog.testing.broker import TestBroker
@@ -94,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
     """Serve until the parent is gone, the input ends, or a signal comes."""
     from kafkalog.testing.broker import TestBroker
 
-    parent = _parent()
+    parent = parent_descriptor()
     topics = [_topic(text) for text in options.topic]
     ended = _Ended()
     with (
@@ -172,18 +173,6 @@ class _Ended:
     def fileno(self) -> int:
         """The pipe's reading end."""
         return self._read
-
-
-def _parent() -> int | None:
-    """A descriptor that becomes readable when the process that started this one is gone.
-
-    Not PR_SET_PDEATHSIG, which reports the end of the parent's thread: Java's and Go's come and go.
-    None: the kernel has no such thing; then only the input's end counts.
-    """
-    try:
-        return os.pidfd_open(os.getppid())
-    except OSError:
-        return None
 
 
 def _is_pipe(descriptor: int) -> bool:

@@ -17,6 +17,7 @@ from kafkalog.simulate.faults import Step
 from kafkalog.simulate.network import Speed
 from kafkalog.simulate.rules import Rules
 from kafkalog.simulate.world import Violated
+from kafkalog.system import MEMORY
 
 __all__ = ["Result", "drawn_setup", "minimised", "run"]
 
@@ -83,7 +84,7 @@ def run(
     drawn, speed = drawn_setup(dice, nodes), drawn_speed(dice)
     setup = setup or drawn
     planned = _planned(seed, setup, more, deletes) if steps is None else steps
-    memory = Path("/dev/shm")
+    memory = Path(MEMORY)
     where = folder or (memory if memory.is_dir() else None)
     done: list[Step] = []
     failure, acknowledged = "", 0

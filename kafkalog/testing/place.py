@@ -13,9 +13,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from kafkalog.system import MEMORY
+
 __all__ = ["ROOM_BYTES", "Place", "in_memory"]
 
-MEMORY = "/dev/shm"
 PREFIX = "kafkalog-tests-"
 ROOM_BYTES = 1 << 30
 """With less of it free, data is kept on disk: a container may only have 64 MB of it."""

@@ -47,7 +47,7 @@ static void fill_tables(void) {
 #include <immintrin.h>
 
 #define HARDWARE "sse4.2"
-#define TARGET __attribute__((target("sse4.2,pclmul")))
+#define TARGET __attribute__((target("sse4.2,crc32,pclmul")))
 
 enum { STREAM_WORDS_MIN = 3 }; /* below this the join costs more than it gains */
 

@@ -164,7 +164,7 @@ kl_status kl_dir_sync_names(kl_dir *dir, const char *const *names, size_t count)
     for (size_t i = 0; i < count; i++)
         all[i] = (kl_sync_name){.dir_fd = dir->fd, .name = names[i]};
     if (!status) {
-        kl_sync_names_begin(all, count, folder.st_dev);
+        kl_sync_names_begin(all, count, (uint64_t)folder.st_dev);
         const kl_sync_name *failed = kl_sync_names_end(all, count);
         if (failed) status = kl_sync_name_failed(failed, dir->path);
     }
@@ -432,7 +432,7 @@ typedef struct {
 static int take_name(void *holder, const char *name) {
     listed *into = holder;
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) return KL_OK;
-    return add_name(into->names, &into->capacity, name);
+    return (int)add_name(into->names, &into->capacity, name);
 }
 
 static kl_status list_all(const kl_dir *dir, kl_names *out) {
@@ -440,7 +440,7 @@ static kl_status list_all(const kl_dir *dir, kl_names *out) {
     int result = kl_system_list(dir->fd, take_name, &into);
     if (result < 0) return kl_fail_errno(errno, "%s: cannot list", dir->path);
     if (out->count) qsort(out->names, out->count, sizeof *out->names, by_name);
-    return result;
+    return (kl_status)result;
 }
 
 kl_status kl_dir_list(kl_dir *dir, kl_names *out) {

@@ -6,22 +6,26 @@
 #include <unistd.h>
 
 /* Bounds of the section that KL_FP_STATUS fills: the linker's names. */
-extern kl_failpoint *const __start_kl_failpoints[]
-    __attribute__((weak, visibility("hidden")));
-extern kl_failpoint *const __stop_kl_failpoints[]
-    __attribute__((weak, visibility("hidden")));
+#ifdef __APPLE__
+extern kl_failpoint *const listed_from[] __asm("section$start$__DATA$kl_failpoints");
+extern kl_failpoint *const listed_until[] __asm("section$end$__DATA$kl_failpoints");
+#else
+#define listed_from __start_kl_failpoints
+#define listed_until __stop_kl_failpoints
+extern kl_failpoint *const listed_from[] __attribute__((weak, visibility("hidden")));
+extern kl_failpoint *const listed_until[] __attribute__((weak, visibility("hidden")));
+#endif
 
-int kl_failpoint_count(void) { return (int)(__stop_kl_failpoints - __start_kl_failpoints); }
+int kl_failpoint_count(void) { return (int)(listed_until - listed_from); }
 
 const char *kl_failpoint_name(int index) {
     if (index < 0 || index >= kl_failpoint_count()) return NULL;
-    return __start_kl_failpoints[index]->name;
+    return listed_from[index]->name;
 }
 
 static kl_failpoint *find(const char *name) {
     for (int i = 0; i < kl_failpoint_count(); i++)
-        if (strcmp(__start_kl_failpoints[i]->name, name) == 0)
-            return __start_kl_failpoints[i];
+        if (strcmp(listed_from[i]->name, name) == 0) return listed_from[i];
     return NULL;
 }
 
@@ -43,8 +47,8 @@ int64_t kl_failpoint_hits(const char *name) {
 
 void kl_failpoint_reset(void) {
     for (int i = 0; i < kl_failpoint_count(); i++) {
-        atomic_store(&__start_kl_failpoints[i]->action, KL_FP_OFF);
-        atomic_store(&__start_kl_failpoints[i]->hits, 0);
+        atomic_store(&listed_from[i]->action, KL_FP_OFF);
+        atomic_store(&listed_from[i]->hits, 0);
     }
 }
 

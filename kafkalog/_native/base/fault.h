@@ -20,13 +20,18 @@ typedef struct kl_failpoint {
 kl_status kl_failpoint_hit(kl_failpoint *point);
 
 /* A pointer in its own section: the linker collects the complete list. */
-#define KL_FP_STATUS(fp_name)                                              \
-    __extension__({                                                        \
-        static kl_failpoint kl_fp_here = {fp_name, 0, 0, 0, 0};            \
-        static kl_failpoint *const kl_fp_listed                            \
-            __attribute__((section("kl_failpoints"), used)) = &kl_fp_here; \
-        (void)kl_fp_listed;                                                \
-        kl_failpoint_hit(&kl_fp_here);                                     \
+#ifdef __APPLE__
+#define KL_FP_SECTION "__DATA,kl_failpoints"
+#else
+#define KL_FP_SECTION "kl_failpoints"
+#endif
+#define KL_FP_STATUS(fp_name)                                            \
+    __extension__({                                                      \
+        static kl_failpoint kl_fp_here = {fp_name, 0, 0, 0, 0};          \
+        static kl_failpoint *const kl_fp_listed                          \
+            __attribute__((section(KL_FP_SECTION), used)) = &kl_fp_here; \
+        (void)kl_fp_listed;                                              \
+        kl_failpoint_hit(&kl_fp_here);                                   \
     })
 #define KL_FP(fp_name) ((void)KL_FP_STATUS(fp_name))
 #else

@@ -22,7 +22,11 @@ void kl_poller_forget(kl_poller *poller) { (void)poller; }
 
 /* Its thread may be waiting, without the new socket. */
 kl_status kl_poller_add(const kl_poller *poller, int fd, void *data) {
-    (void)fd, (void)data;
+    struct stat found;
+    (void)data;
+    if (fstat(fd, &found)) return kl_fail_errno(errno, "a connection's socket");
+    if (S_ISREG(found.st_mode) || S_ISDIR(found.st_mode))
+        return kl_fail_errno(EPERM, "a connection's socket");
     kl_wake_ring(poller->wake);
     return KL_OK;
 }

@@ -25,6 +25,8 @@
 
 #include "io.h"
 
+const char *kl_system_form(void) { return "linux"; }
+
 /* ---- files ---------------------------------------------------------------------------- */
 
 static int64_t nanoseconds(struct statx_timestamp time) {

@@ -19,6 +19,8 @@
 
 #include "io.h"
 
+const char *kl_system_form(void) { return "posix"; }
+
 /* ---- files ---------------------------------------------------------------------------- */
 
 static int64_t nanoseconds(struct timespec time) {

@@ -10,7 +10,7 @@ static kl_status open_writer(kl_log *log, const kl_open *how, kl_recovery *recov
     if (status) return status;
     if (kl_io->fstat(dir->fd, &folder))
         status = kl_fail_errno(errno, "log %s: cannot stat its folder", log->path);
-    else log->sync.device = folder.st_dev;
+    else log->sync.device = (uint64_t)folder.st_dev;
     /* Recovery would truncate records that another writer is about to append. */
     if (!status && !log->clean) status = kl_statepage_check(log->path, &folder);
     if (!status) status = kl_log_load(log, dir, recovery);

@@ -48,7 +48,8 @@ ssize_t kl_stream_receive(kl_stream *stream, const struct iovec *to, int count,
 ssize_t kl_stream_send(kl_stream *stream, struct iovec *from, int count, bool more) {
     KL_ASSERT(count > 0);
     if (stream->ssl) return kl_tls_send(stream, from, count, more);
-    struct msghdr message = {.msg_iov = from, .msg_iovlen = (size_t)count};
+    struct msghdr message = {.msg_iov = from};
+    message.msg_iovlen = (__typeof__(message.msg_iovlen))count;
     int flags = MSG_NOSIGNAL | (more ? MSG_MORE : 0);
     return count == 1 ? send(stream->fd, from->iov_base, from->iov_len, flags)
                       : sendmsg(stream->fd, &message, flags);

@@ -93,7 +93,7 @@ static kl_produce_item *add_item(kl_produce *produce) {
         produce->items = grown;
     }
     kl_produce_item *item = &produce->items[produce->count++];
-    *item = (kl_produce_item){.appended = {-1, -1, -1, -1, 0, 0, 0}};
+    *item = (kl_produce_item){.appended = {-1, -1, -1, -1, 0, 0, 0, 0}};
     return item;
 }
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
 
 from kafkalog.cli.common import CommandError
+from kafkalog.system import end_with_parent
 
 __all__ = ["Process"]
 
@@ -16,12 +16,6 @@ START_S = 60.0
 END_S = 20.0
 LOOK_S = 0.02
 TAIL_BYTES = 2000
-PR_SET_PDEATHSIG = 1
-
-
-def _with_us() -> None:
-    """In the new process: end when its parent is gone, however that ended."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class Process:
@@ -40,7 +34,7 @@ class Process:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_with_us,
+                preexec_fn=end_with_parent,
             )
         self.pid = self._process.pid
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import suppress
+
+from kafkalog.system import Wake
 
 __all__ = ["Bell"]
 
@@ -13,7 +14,7 @@ class Bell:
     """One thread sleeps with it; any thread may ring, even after the end."""
 
     def __init__(self) -> None:
-        self._number = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._wake = Wake()
         self._lock = threading.RLock()  # guards the end; a signal may ring within a ring
         self._pid = os.getpid()
         self._asleep = False
@@ -22,7 +23,7 @@ class Bell:
 
     def fileno(self) -> int:
         """For poll: readable when it rang during a sleep."""
-        return self._number
+        return self._wake.read_fd
 
     def ring(self) -> None:
         """Wake the thread: there is something to do."""
@@ -31,8 +32,8 @@ class Bell:
             self._asleep = False
             with self._lock:
                 # After the end its descriptor may be another file's.
-                if self._number >= 0:
-                    os.eventfd_write(self._number, 1)
+                if self._wake.write_fd >= 0:
+                    self._wake.ring()
 
     def sleep(self) -> bool:
         """Begin a sleep, which rings end from now on; returns whether one came before."""
@@ -45,12 +46,9 @@ class Bell:
 
     def heard(self) -> None:
         """Consume the ring that made it readable."""
-        with suppress(BlockingIOError):
-            os.eventfd_read(self._number)
+        self._wake.clear()
 
     def close(self) -> None:
         """No thread sleeps any more."""
         with self._lock:
-            number, self._number = self._number, -1
-            if number >= 0:
-                os.close(number)
+            self._wake.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import select
 import socket
@@ -15,6 +14,7 @@ from typing import Any
 from kafkalog import errors
 from kafkalog.config.ssl import SslSettings
 from kafkalog.security.keystores import KeyMaterial, load_key, load_trust
+from kafkalog.system import private_file
 
 __all__ = ["TlsSocket", "begin_tls", "context_of"]
 
@@ -173,15 +173,11 @@ def _openssl_name(name: str) -> str:
 def _show(context: ssl.SSLContext, own: KeyMaterial) -> None:
     """Show this certificate to brokers that ask for one.
 
-    Python's `ssl` reads keys from files only: this one is in memory, and has no name that another
-    process could open.
+    Python's `ssl` reads keys from files only.
     """
-    number = os.memfd_create("kafkalog-key", os.MFD_CLOEXEC)
     try:
-        with os.fdopen(number, "wb") as file:
-            file.write(own.key + own.chain)
-            file.flush()
-            context.load_cert_chain(f"/proc/self/fd/{number}", password=lambda: b"")
+        with private_file(own.key + own.chain) as path:
+            context.load_cert_chain(path, password=lambda: b"")
     except (ssl.SSLError, OSError, ValueError) as problem:
         raise errors.InvalidSetting(
             f"own key and certificate (ssl.keystore): {_reason(problem)}"

@@ -15,6 +15,7 @@ from kafkalog.arguments import whole_number
 from kafkalog.errors import ArgumentError, ForkedHandle
 from kafkalog.log.scan.cuts import batch_starts
 from kafkalog.log.scan.scan import Columnar, Scan, column_bits, new_pool
+from kafkalog.system import processors
 
 if TYPE_CHECKING:
     from kafkalog.log.log import Log
@@ -57,7 +58,7 @@ class TopicScan(Columnar):
         `within`: the wanted offsets (first, end) of each partition, as far as they exist.
         `only_partition`: skip all others; None: skip none.
         """
-        usable = min(len(os.sched_getaffinity(0)), THREADS_DEFAULT_MAX)
+        usable = min(processors(), THREADS_DEFAULT_MAX)
         count = usable if threads is None else threads
         self._threads = whole_number("threads", count, 1, THREADS_MAX)
         for name in ("start", "stop"):

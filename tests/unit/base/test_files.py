@@ -11,6 +11,7 @@ import pytest
 
 from kafkalog import errors
 from kafkalog._native import check, ffi, lib
+from tests.support.forms import linux_form_only
 
 # A commit marker at offset 103, as Kafka writes it.
 BATCH = bytes.fromhex(
@@ -103,6 +104,7 @@ def test_a_freed_handle_closes_its_file(tmp_path):
     assert lib.kl_open_files() == before - 1
 
 
+@linux_form_only("without a birth time, a file is known by its inode, which is reused")
 def test_another_file_of_the_same_name_is_stale(walks, tmp_path, limit):
     """Even if the new file gets the same inode number, as often happens."""
     limit(1)

@@ -13,6 +13,7 @@ from kafkalog import errors
 HOLD = """
 import sys
 from tests.unit.base.conftest import Directory
+from tests.support.forms import linux_form_only
 held = Directory({path!r})
 held.lock()
 print("held", flush=True)
@@ -71,6 +72,7 @@ def test_close_releases_it(directory, open_directory, tmp_path):
     other.close()
 
 
+@linux_form_only("another process's command line is not known")
 def test_another_process_is_named(directory, other_process, tmp_path):
     process = hold(other_process, tmp_path)
     assert directory.locked() == 1

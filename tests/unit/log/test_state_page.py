@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog
+from tests.support.forms import linux_form_only
 from tests.support.waiting import LIMIT_S
 
 SHM = Path("/dev/shm")
@@ -70,6 +71,7 @@ def open_elsewhere(path: Path) -> None:
     subprocess.run([sys.executable, "-c", PROGRAM, str(path)], check=True)
 
 
+@linux_form_only("namespaces of pids are not known")
 def test_the_sweep_leaves_other_containers_pages_alone(tmp_path):
     """A pid means nothing in another namespace; a dead process's page in ours is removed."""
     path = tmp_path / "log-0"
@@ -169,6 +171,7 @@ def is_locked(page: Path) -> bool:
     return False
 
 
+@linux_form_only("a lock does not move with a mapping")
 def test_a_page_that_grew_is_still_locked(tmp_path):
     """A writer in another container, to which the pid in the page means nothing, sees by the lock
     that the log is open."""
