@@ -9,11 +9,11 @@ import sys
 import pytest
 
 from kafkalog import errors
+from tests.support.forms import linux_form_only
 
 HOLD = """
 import sys
 from tests.unit.base.conftest import Directory
-from tests.support.forms import linux_form_only
 held = Directory({path!r})
 held.lock()
 print("held", flush=True)
