@@ -21,13 +21,21 @@ from setuptools import setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.editable_wheel import editable_wheel
 
-if sys.platform != "linux":
+PLATFORM = sysconfig.get_platform()  # what is built for; _PYTHON_HOST_PLATFORM names another
+
+if sys.platform in ("win32", "cygwin"):
     sys.exit(
-        f"kafkalog runs on Linux only: this is {sys.platform}. "
-        "(It needs fdatasync, fallocate, sendfile and open-file-description locks.)"
+        "kafkalog does not run on Windows.  It does in WSL, and a container that runs "
+        "`kafkalog test-broker` serves programs on Windows."
     )
+if not PLATFORM.startswith(("linux-", "macosx-")):
+    sys.exit(f"kafkalog runs on Linux and macOS: this is {PLATFORM}.")
 if sys.byteorder != "little":
     sys.exit("kafkalog runs on little-endian machines only: this one is big-endian.")
+if sys.maxsize < 2**63 - 1:
+    sys.exit("kafkalog runs on 64-bit machines only: this Python has 32 bits.")
+if sys.implementation.name != "cpython":
+    sys.exit(f"kafkalog runs on CPython only: this is {sys.implementation.name}.")
 
 ROOT = Path(__file__).resolve().parent
 

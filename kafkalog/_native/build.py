@@ -6,7 +6,7 @@ Paths are relative to the repository's root, as setuptools requires.
 """
 
 import os
-import sys
+import sysconfig
 from pathlib import Path
 
 from cffi import FFI
@@ -87,7 +87,7 @@ def compile_flags() -> list[str]:
 
 def link_flags() -> list[str]:
     flags = ["-pthread"]
-    if sys.platform == "linux":
+    if sysconfig.get_platform().startswith("linux"):
         flags += ["-Wl,-z,relro,-z,now", "-ldl"]  # dlopen: in libc since glibc 2.34
     if sanitizers := os.environ.get("KAFKALOG_SANITIZE"):
         flags.append(f"-fsanitize={sanitizers}")
