@@ -30,7 +30,7 @@ CLIENTS = re.compile(
 ZOOKEEPER = re.compile(r"tests/kafka/cluster/test_(commands|follower|member|model|session)\.py")
 """They share a ZooKeeper."""
 IN_MEMORY = re.compile(
-    r"tests/(spark/|kafka/(clients/|cluster/|golden/test_answers)"
+    r"tests/(spark/|kafka/(clients/|cluster/|streams/|golden/test_answers)"
     r"|unit/(cli|client|cluster|coordinator|log/scan|mirror|plane|replication|server|testing)/)"
 )
 """Tests that use logs: on disk the file system takes a sixth of their processor time.  Logs, and

@@ -31,6 +31,8 @@ SCRIPTS = {
     "kafkalog": ("ours.py", "kafkalog"),
     "mover": ("mover.py", "confluent_kafka"),
 }
+STREAMS = {"streams": "word-count", "streams-join": "join"}
+"""Applications of Kafka Streams, by the name of their topology; each takes a properties file."""
 BUILD_S = 300
 QUICK = [*prepared.QUICK, "-Xmx256m"]
 
@@ -54,9 +56,9 @@ def command(name: str) -> list[str]:
     if name == "java":
         classes = f"{_java()}:{apache.jars()}/*"
         return ["java", *QUICK, "-cp", classes, "Agent"]
-    if name == "streams":
+    if name in STREAMS:
         jar, jars = _streams()
-        return ["java", *QUICK, "-cp", f"{jar}:{jars}/*", "WordCount"]
+        return ["java", *QUICK, "-cp", f"{jar}:{jars}/*", "Application", STREAMS[name]]
     if name == "kafkajs":
         return [_program("node"), str(_kafkajs() / "agent.js")]
     return [str(_go() / name.partition("-")[0])]
@@ -96,12 +98,12 @@ def _java() -> Path:
 
 @cache
 def _streams() -> tuple[Path, Path]:
-    """The jar of the word count, and the folder of Kafka Streams' jars."""
+    """The jar of the applications, and the folder of Kafka Streams' jars."""
     name = f"streams-{apache.VERSION}"
     jars = apache.fetched(
         HERE / "streams" / "pom.xml", name, "kafka-streams-*.jar", apache.POM_VERSION
     )
-    source = HERE / "streams" / "WordCount.java"
+    source = HERE / "streams" / "Application.java"
     return prepared.compiled("clients/streams", [source], jars), jars
 
 
