@@ -2,62 +2,35 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import kafkalog
 from kafkalog.testing.cluster import TestCluster
+from tests.kafka.clients.verifiable import Worker, fill
 from tests.support import apache
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(300)]
 
-MAIN = "org.apache.kafka.tools.VerifiableShareConsumer"
 COUNT = 3_000
 PARTITIONS = 3
 
 
-class Worker:
-    """A VerifiableShareConsumer, which tells what it does in lines of JSON."""
+def work(servers: str, output: Path, mode: str) -> Worker:
+    """Start a share consumer; `mode`: auto, sync or async: how it acknowledges."""
+    return Worker(
+        "VerifiableShareConsumer", servers, output, "--topic", "jobs", "--group-id", "workers",
+        "--acknowledgement-mode", mode, "--offset-reset-strategy", "earliest",
+    )  # fmt: skip
 
-    def __init__(self, servers: str, output: Path, mode: str) -> None:
-        """`mode`: auto, sync or async: how it acknowledges."""
-        command = apache.java(
-            MAIN, "--bootstrap-server", servers, "--topic", "jobs", "--group-id",
-            "workers", "--acknowledgement-mode", mode, "--offset-reset-strategy", "earliest",
-            "--verbose",
-        )  # fmt: skip
-        self._output = output
-        with output.open("wb") as file:
-            self._process = subprocess.Popen(command, stdout=file, stderr=subprocess.DEVNULL)
 
-    def told(self, name: str) -> list[dict[str, Any]]:
-        """Its events of a kind."""
-        lines = self._output.read_text().splitlines()
-        events = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
-        return [one for one in events if one["name"] == name]
-
-    def records(self) -> list[tuple[int, int]]:
-        """Partition and offset of each record that it got."""
-        return [(one["partition"], one["offset"]) for one in self.told("record_data")]
-
-    def accepted(self) -> int:
-        """Records whose acknowledgement the broker has taken."""
-        return sum(one["count"] for one in self.told("offsets_acknowledged"))
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait(60)
+def accepted(worker: Worker) -> int:
+    """Records whose acknowledgement the broker has taken."""
+    return sum(one["count"] for one in worker.told("offsets_acknowledged"))
 
 
 @pytest.fixture(autouse=True)
@@ -68,20 +41,13 @@ def jars() -> None:
         pytest.skip(f"there is no Apache Kafka: {reason}")
 
 
-def fill(servers: str) -> None:
-    """Produce COUNT records, some in each partition."""
-    with kafkalog.Producer(servers) as producer:
-        for n in range(COUNT):
-            producer.send("jobs", b"%d" % n, partition=n % PARTITIONS)
-
-
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[kafkalog.Broker]:
     """With a topic of COUNT records."""
     with kafkalog.Broker(tmp_path / "data", "127.0.0.1:0") as found:
         with kafkalog.Admin(found.bootstrap_servers) as admin:
             admin.create_topics([("jobs", PARTITIONS)]).check()
-        fill(found.bootstrap_servers)
+        fill(found.bootstrap_servers, "jobs", PARTITIONS, COUNT)
         yield found
 
 
@@ -89,9 +55,9 @@ def broker(tmp_path: Path) -> Iterator[kafkalog.Broker]:
 def test_two_workers_share_the_records_of_a_topic(
     broker: kafkalog.Broker, tmp_path: Path, mode: str
 ) -> None:
-    workers = [Worker(broker.bootstrap_servers, tmp_path / f"worker{n}", mode) for n in range(2)]
+    workers = [work(broker.bootstrap_servers, tmp_path / f"worker{n}", mode) for n in range(2)]
     try:
-        wait_for(lambda: sum(one.accepted() for one in workers) >= COUNT, "all is accepted", 120)
+        wait_for(lambda: sum(accepted(one) for one in workers) >= COUNT, "all is accepted", 120)
     finally:
         for one in workers:
             one.stop()
@@ -106,16 +72,16 @@ def test_two_workers_share_the_records_of_a_topic(
 def test_the_records_of_a_killed_worker_go_to_the_other(
     broker: kafkalog.Broker, tmp_path: Path
 ) -> None:
-    killed = Worker(broker.bootstrap_servers, tmp_path / "killed", "sync")
+    killed = work(broker.bootstrap_servers, tmp_path / "killed", "sync")
     try:
         wait_for(lambda: killed.records(), "it has records", 120)
     finally:
         killed.kill()
-    other = Worker(broker.bootstrap_servers, tmp_path / "other", "sync")
+    other = work(broker.bootstrap_servers, tmp_path / "other", "sync")
     try:
         wait_for(
             lambda: len({*killed.records(), *other.records()}) == COUNT
-            and killed.accepted() + other.accepted() >= COUNT, "all is accepted", 200,
+            and accepted(killed) + accepted(other) >= COUNT, "all is accepted", 200,
         )  # fmt: skip
     finally:
         other.stop()
@@ -128,11 +94,11 @@ def test_workers_go_on_while_nodes_die(tmp_path: Path) -> None:
     config = {"group.share.delivery.count.limit": limit}
     with TestCluster(tmp_path / "cluster", config=config) as cluster:
         cluster.create_topic("jobs", PARTITIONS)
-        workers = [Worker(cluster.bootstrap_servers, tmp_path / f"worker{n}", "sync")
+        workers = [work(cluster.bootstrap_servers, tmp_path / f"worker{n}", "sync")
                    for n in range(2)]  # fmt: skip
         try:
             for round_, node in enumerate((1, 2, 3)):
-                fill(cluster.bootstrap_servers)
+                fill(cluster.bootstrap_servers, "jobs", PARTITIONS, COUNT)
                 delivered(workers, round_ * COUNT + 1)
                 cluster.kill(node)
                 delivered(workers, (round_ + 1) * COUNT)
