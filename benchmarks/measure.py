@@ -205,10 +205,12 @@ def _rounds(most: int, round_s: float) -> int:
     return max(min(most, ROUNDS_MIN), min(most, int(BUDGET_S / max(round_s, 1e-9))))
 
 
-def _warm(rounds: Mapping[str, Callable[[], float]], jvm: bool) -> tuple[dict[str, Warmth], float]:
+def _warm(
+    rounds: Mapping[str, Callable[[], float]], jvm: bool, limit_s: float
+) -> tuple[dict[str, Warmth], float]:
     """Warm the sides, each with its rounds; returns how, and the seconds of a round of all."""
     if jvm:
-        limit_s = LIMIT_S if SCALE >= 1 else 0.0  # a trial: two rounds
+        limit_s = limit_s if SCALE >= 1 else 0.0  # a trial: two rounds
         how = {name: warmed(once, limit_s) for name, once in rounds.items()}
         return how, sum(one.seconds / one.rounds for one in how.values())
     begun_s = time.perf_counter()
@@ -254,7 +256,7 @@ def measured(
     round_s = 0.0
     if not cold:
         order = {side.name: partial(figure, side) for side in (*others, first)}
-        row.warmed, round_s = _warm(order, jvm)
+        row.warmed, round_s = _warm(order, jvm, LIMIT_S)
     benchmark.pedantic(
         lambda: row.sides[first.name].append(figure(first)),
         setup=rivals_first,
@@ -273,13 +275,14 @@ def measured_together(
     cold: str = "",
     about: str = "",
     writes: int = 0,
+    warm_s: float = LIMIT_S,
 ) -> list[Row]:
     """Run the sides in turn, up to `rounds` times; returns a row for each part, also put into
     `benchmark`'s JSON.
 
     A side returns its figures by the keys of the parts, in their units, and leaves out those
-    that it does not have.  It is warm by the first of them that it has.  The rest: as for
-    measured.
+    that it does not have.  It is warm by the first of them that it has, at the latest after
+    `warm_s`.  The rest: as for measured.
     """
     load = os.getloadavg()[0]
     rows = [
@@ -314,7 +317,7 @@ def measured_together(
     round_s = 0.0
     if not cold:
         order = {name: partial(round_of, name, False) for name in (*others, first)}
-        how, round_s = _warm(order, jvm)
+        how, round_s = _warm(order, jvm, warm_s)
     benchmark.pedantic(lambda: round_of(first), setup=rivals_first, rounds=_rounds(rounds, round_s))
     for row in rows:  # the first side is the one that others are compared with
         row.sides = {name: row.sides[name] for name in sides if name in row.sides}

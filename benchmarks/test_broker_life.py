@@ -1,4 +1,4 @@
-"""Start, memory, many partitions, large groups.
+"""Start, memory, many partitions, topics one by one.
 
 Start: from nothing running on a formatted directory to the first acknowledged record, sent by a
 bare socket that retries every millisecond.  Memory is resident memory of the process.
@@ -6,7 +6,6 @@ bare socket that retries every millisecond.  Memory is resident memory of the pr
 
 from __future__ import annotations
 
-import selectors
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,8 +26,6 @@ from tests.support.batches import Row, batch
 
 TOPIC = "first"
 IN_PROCESS = "kafkalog, in process"
-COMMITS, IN_FLIGHT = 1_000, 16
-MEMBERS = 500
 SPREAD = (1, 100, 1_000, 10_000)
 SPREAD_KAFKA = (1, 100, 1_000)
 SPREAD_BYTES, SPREAD_SIZE, SPREAD_PIECE = 64_000_000, 1000, 20
@@ -227,144 +224,6 @@ def test_many_partitions(measure_together: Any, running: dict[str, Served]) -> N
     work = f"Partitions written in turn, {SPREAD_PIECE} records of {SPREAD_SIZE} B each time"
     parts = [Part(key, work, "B/s", wants)]
     measure_together(parts, sides, rounds=3, jvm=True, writes=count * SPREAD_SIZE)
-
-
-# ---- groups ---------------------------------------------------------------------------------
-
-
-class Joining:
-    """A group's members: bare sockets, one for each, that join and get their assignment."""
-
-    def __init__(self, bootstrap: str, group: str, members: int) -> None:
-        self._group = group
-        self._selector = selectors.DefaultSelector()
-        self._connections = [Connection(bootstrap) for _ in range(members)]
-        with Connection(bootstrap) as first:
-            self._find(first)
-
-    def _find(self, connection: Connection) -> None:
-        """Wait for the coordinator: its first use creates __consumer_offsets."""
-        while True:
-            asked = {"key": self._group, "key_type": 0}
-            found = connection.ask("FIND_COORDINATOR", 2, asked)
-            look = connection.ask("HEARTBEAT", 3, {"group_id": self._group, "member_id": "x"})
-            if not found.error_code and look.error_code == UNKNOWN_MEMBER_ID:
-                return
-
-    def __enter__(self) -> Joining:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for connection in self._connections:
-            connection.__exit__()
-
-    def _join(self, member: str) -> bytes:
-        asked = {
-            "group_id": self._group, "session_timeout_ms": 60_000,
-            "rebalance_timeout_ms": 60_000, "member_id": member, "protocol_type": "consumer",
-            "protocols": [{"name": "range", "metadata": bytes(40)}],
-        }  # fmt: skip
-        return frame("JOIN_GROUP", 5, asked)
-
-    def _sync(self, joined: Any) -> bytes:
-        assigned = [
-            {"member_id": member.member_id, "assignment": bytes(30)} for member in joined.members
-        ]
-        asked = {
-            "group_id": self._group, "generation_id": joined.generation_id,
-            "member_id": joined.member_id, "assignments": assigned,
-        }  # fmt: skip
-        return frame("SYNC_GROUP", 3, asked)
-
-    def run(self) -> float:
-        """Seconds until every member has its assignment in one generation."""
-        start_s = time.perf_counter()
-        waiting = {}
-        for connection in self._connections:
-            connection.socket.sendall(self._join(""))
-            self._selector.register(connection.socket, selectors.EVENT_READ, connection)
-            waiting[connection] = "join"
-        settled: set[Connection] = set()
-        members: dict[Connection, str] = {}
-        while len(settled) < len(self._connections):
-            for key, _ in self._selector.select(60):
-                connection = key.data
-                self._step(connection, waiting, settled, members)
-        return time.perf_counter() - start_s
-
-    def _step(
-        self, connection: Connection, waiting: dict[Connection, str], settled: set[Connection],
-        members: dict[Connection, str],
-    ) -> None:  # fmt: skip
-        data = connection.read()[4:]
-        if waiting[connection] == "join":
-            joined = apis.JOIN_GROUP.decode_response(5, data)
-            members[connection] = joined.member_id
-            if joined.error_code:  # it has its id now, and joins with it
-                connection.socket.sendall(self._join(joined.member_id))
-            else:
-                connection.socket.sendall(self._sync(joined))
-                waiting[connection] = "sync"
-            return
-        if apis.SYNC_GROUP.decode_response(3, data).error_code:  # others joined: once more
-            settled.clear()
-            connection.socket.sendall(self._join(members[connection]))
-            waiting[connection] = "join"
-        else:
-            settled.add(connection)
-
-
-UNKNOWN_MEMBER_ID = 25
-
-
-def test_a_large_group_joins(measure: Any, running: dict[str, Served]) -> None:
-    members, number = scaled(MEMBERS, 10), iter(range(1000))
-
-    def side(name: str, broker: Served) -> Side:
-        return Side(
-            name, 1, lambda group: group.run(),
-            setup=lambda: Joining(broker.bootstrap, f"large-{next(number)}", members),
-            done=lambda group: group.__exit__(),
-        )  # fmt: skip
-
-    sides = [side(name, broker) for name, broker in running.items()]
-    work = f"{members} members join a group, each on its own connection"
-    wants = [Want(OURS, than=KAFKA, factor=1)]
-    measure("group-join", work, sides, wants, unit="s", jvm=True)
-
-
-def test_commits(measure: Any, running: dict[str, Served]) -> None:
-    count = scaled(COMMITS, 100)
-
-    def side(name: str, broker: Served) -> Side:
-        topic = broker.new_topic()
-        part = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
-        asked = {
-            "group_id": "committing", "generation_id_or_member_epoch": -1, "member_id": "",
-            "topics": [{"name": topic, "partitions": [part]}],
-        }  # fmt: skip
-        request = frame("OFFSET_COMMIT", 5, asked)
-        with Joining(broker.bootstrap, "committing", 0):
-            pass  # the coordinator is there
-
-        def run(connection: Connection) -> None:
-            sent = 0
-            for done in range(count):
-                while sent < min(count, done + IN_FLIGHT):
-                    connection.socket.sendall(request)
-                    sent += 1
-                data = connection.read()[4:]
-            (found,) = apis.OFFSET_COMMIT.decode_response(5, data).topics
-            assert not found.partitions[0].error_code, found
-
-        return Side(
-            name, count, run, setup=lambda: Connection(broker.bootstrap),
-            done=lambda connection: connection.__exit__(),
-        )  # fmt: skip
-
-    sides = [side(name, broker) for name, broker in running.items()]
-    work = f"Commits of one group, {IN_FLIGHT} in flight"
-    measure("group-commits", work, sides, [Want(OURS, than=KAFKA, factor=1)], jvm=True)
 
 
 # ---- topics one by one ----------------------------------------------------------------------
