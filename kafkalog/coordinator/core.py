@@ -319,6 +319,8 @@ class CoordinatorState(Generic[S]):
         due = []
         while (key := self.timers.due(step.now_ms)) is not None:
             due.append(key)
+        if not due:
+            return
         all_of(partial(self._ring, key, step) for key in due)
 
     def _ring(self, key: Key, step: Step) -> None:

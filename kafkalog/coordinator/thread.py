@@ -286,12 +286,13 @@ class Coordinator(Generic[C]):
                 self._guarded(self.core.tick, step)
                 self._finish(step)
                 done += 1
-        finally:
+        except BaseException:
             with self._wake:
-                if self._runner == threading.get_ident():  # it failed: the next one continues
+                if self._runner == threading.get_ident():  # the next one continues
                     self._end_round()
                     self._runner = None
                     self._wake.notify_all()
+            raise
 
     def _next(self, enough: bool) -> list[Event] | None:
         """The pending events; None if there are none or `enough` was done, and another thread may

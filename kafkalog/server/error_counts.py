@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,7 +54,7 @@ class ErrorCounts:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards what follows; held for a moment
-        self._counts: dict[str, Counter[int]] = {}
+        self._counts: dict[str, dict[int, int]] = {}
         self._places: dict[str, _Places] = {}
 
     def add(self, api: Api, answer: Mapping[str, Any]) -> None:
@@ -63,9 +62,11 @@ class ErrorCounts:
         places = self._places.get(api.name)
         if places is None:
             places = self._places[api.name] = _places(api.response.fields)
-        found = Counter(_codes(answer, places) if places != _NOWHERE else ()) or Counter([0])
+        found = (*_codes(answer, places),) or (0,)
         with self._lock:
-            self._counts.setdefault(api.name, Counter()).update(found)
+            counts = self._counts.setdefault(api.name, {})
+            for code in found:
+                counts[code] = counts.get(code, 0) + 1
 
     def counts(self) -> dict[str, dict[int, int]]:
         """By the API's name and error code."""

@@ -73,6 +73,12 @@ class NewerGroup:
         count = len(self.members)
         return all(one.by_name == count for one in self.topics.values())
 
+    def settled(self, now_ms: int) -> bool:
+        """True if no write is in progress or to be restated, and the target assignment is that of
+        the topics and members of now."""
+        busy = self.writing or self.stuck or self.waiting or self.unsure
+        return not busy and self.assignment_epoch >= self.epoch and not self.stale(now_ms)
+
     def stale(self, now_ms: int) -> bool:
         """True if the topics are to be looked at again."""
         return now_ms >= self.refresh_ms or self.epoch < self.refresh_epoch

@@ -75,6 +75,8 @@ class ConsumerGroups(NewerGroups[ConsumerGroup]):
 
     def heartbeat(self, shard: GroupShard, step: Step, request: Call) -> None:
         """Answer a ConsumerGroupHeartbeat once what follows from it is in the journal."""
+        if self._repeats(shard, step, request):
+            return
         body = request.body
         try:
             heartbeat.check(body, request.version, self.config.group_consumer_assignors)
@@ -97,6 +99,27 @@ class ConsumerGroups(NewerGroups[ConsumerGroup]):
 
         work = partial(self._heard, shard, group, said)
         self.take_turn(shard, step, group, Turn(work, told, size=said.bytes))
+
+    def _repeats(self, shard: GroupShard, step: Step, request: Call) -> bool:
+        """Answer a heartbeat whose turn would change nothing; False: it needs its turn."""
+        group = shard.groups.get(request.body.group_id)
+        if group is None or group.consumer is None or group.share is not None:
+            return False
+        old = group.recorded and not group.foreign
+        if old or group.is_classic or group.state is State.DEAD:
+            return False
+        member = heartbeat.repeats(group.consumer, request, step.now_ms)
+        if member is None:
+            return False
+        limits = self.limits(group.group_id)
+        shard.set_timer(SESSION, group, step.now_ms + limits.session_ms, member.member_id)
+        step.answer(
+            request.answer, member_id=member.member_id, member_epoch=member.epoch,
+            heartbeat_interval_ms=limits.heartbeat_ms,
+        )  # fmt: skip
+        if group.consumer.patterns:
+            self._maybe_look_up(shard, step, group, request)
+        return True
 
     def _group(self, shard: GroupShard, step: Step, body: Any) -> Group:
         """The group of a heartbeat, which is a consumer group from now on.  Raises: Refusal."""

@@ -34,6 +34,7 @@ class NewerGroups(Generic[G]):
         """`own`: a group's own settings, by name."""
         self.topics = topics
         self._own = own
+        self._limits: Limits | None = None  # of groups without their own
 
     # ---- what each type has of its own -------------------------------------------------------
 
@@ -47,7 +48,7 @@ class NewerGroups(Generic[G]):
 
     @abstractmethod
     def _defaults(self) -> Limits:
-        """The settings of groups without their own."""
+        """The settings of groups without their own, which never change."""
 
     @abstractmethod
     def _fence(
@@ -65,7 +66,9 @@ class NewerGroups(Generic[G]):
 
     def limits(self, group_id: str) -> Limits:
         """The settings in effect for a group."""
-        own, found = self._own(group_id), self._defaults()
+        if self._limits is None:
+            self._limits = self._defaults()
+        own, found = self._own(group_id), self._limits
         for field, name in self.own_settings.items() if own else ():
             if name in own:
                 found = found._replace(**{field: own[name]})  # type: ignore[arg-type]

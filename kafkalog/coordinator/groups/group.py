@@ -239,9 +239,10 @@ class Group:
     @property
     def unused(self) -> bool:
         """True if it has no members or offsets, and the journal will add none."""
-        inside = self.members or self.pending or self.offsets or self.pending_offsets
-        coming = self.commits or self.writing or self.recorded or self.newer_keys
-        return self.is_empty and not inside and not coming
+        if not self.is_empty or self.members or self.pending:
+            return False
+        inside = self.offsets or self.pending_offsets
+        return not (inside or self.commits or self.writing or self.recorded or self.newer_keys)
 
     @property
     def is_empty(self) -> bool:
