@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from functools import partial
+from collections.abc import Callable, Collection
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.config.share_records import in_effect
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from kafkalog.types import TopicPartition
 
 __all__ = ["ShareParts", "share_parts"]
+
+SETTINGS_KEPT = 100
+"""Different settings of groups that are remembered."""
 
 
 class ShareParts(NamedTuple):
@@ -65,11 +68,11 @@ def shares_of(
     """Not started; ended by `stop`."""
 
     def settings(group: str) -> GroupShare:
-        own = metadata.image.config(GROUP, group)
-        return of(own) if own else usual
+        return of(tuple(metadata.image.config(GROUP, group).items()))
 
-    def of(own: Mapping[str, str]) -> GroupShare:
-        found = in_effect(own, config)
+    @lru_cache(maxsize=SETTINGS_KEPT)
+    def of(own: tuple[tuple[str, str], ...]) -> GroupShare:
+        found = in_effect(dict(own), config)
         limits = Limits(
             found["share.record.lock.duration.ms"], found["share.delivery.count.limit"],
             found["share.partition.max.record.locks"], found["share.renew.acknowledge.enable"],
@@ -77,7 +80,6 @@ def shares_of(
         committed = found["share.isolation.level"] == "read_committed"
         return GroupShare(limits, committed, found["share.auto.offset.reset"])
 
-    usual = of({})
     shares = Shares(
         persister, clock, settings, reactor.connected, config.group_share_max_share_sessions,
         config.kafkalog_share_records_max_bytes, name,

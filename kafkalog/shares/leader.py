@@ -254,7 +254,7 @@ class Shares:
         self.run(lambda: self._begin_turns(fetch, found, committed, turns))
         reads: list[reading.Read | Refused] = []
         try:
-            read_in_turn(turns, reads, ask.max_bytes, ask.want.records, committed)
+            read_in_turn(turns, reads, ask, committed)
         finally:  # those without a read are free again, too
             reads += [reading.NOTHING] * (len(turns) - len(reads))
             self.run(lambda: self._end_turns(fetch, turns, reads))
@@ -295,7 +295,8 @@ class Shares:
             offset = share.next_fetch_offset()
             if offset < bound:
                 entry.reading = True
-                turns.append(Turn(entry, led, offset, bound))
+                until = share.end_of_free(offset, fetch.ask.want.records)
+                turns.append(Turn(entry, led, offset, until, bound))
 
     def _end_turns(
         self, fetch: Fetching, turns: list[Turn], reads: list[reading.Read | Refused]

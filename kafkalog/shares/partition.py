@@ -217,6 +217,16 @@ class SharePartition:
             self._free = False
         return self.end
 
+    def end_of_free(self, offset: int, count: int) -> int:
+        """The end of the first `count` offsets from `offset` on that are available or new."""
+        for one in self.holds.between(offset, self.end - 1):
+            if _is_free(one.value):
+                begin = max(one.first, offset)
+                if one.last - begin + 1 >= count:
+                    return begin + count
+                count -= one.last - begin + 1
+        return max(offset, self.end) + count
+
     def can_acquire(self, limits: Limits) -> bool:
         """True if there may be something to acquire."""
         return self.in_flight < limits.in_flight or self.next_fetch_offset() < self.end

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from kafkalog.log.log import Log
     from kafkalog.shares.partition import Acquired
 
-__all__ = ["NOTHING", "Read", "covering", "read"]
+__all__ = ["NOTHING", "Limits", "Read", "covering", "read"]
+
+FIRST_BYTES = 65_536
 
 
 class Read(NamedTuple):
@@ -32,23 +34,46 @@ class Read(NamedTuple):
 NOTHING = Read(b"", (), (), ())
 
 
-def read(log: Log, offset: int, max_bytes: int, committed: bool) -> Read:
+class Limits(NamedTuple):
+    """How much is read."""
+
+    max_bytes: int
+    """At most, but one batch in any case."""
+    min_bytes: int
+    """At least, if the log has so much."""
+    until: int
+    """The end of the offsets that are wanted."""
+
+
+def read(log: Log, offset: int, limits: Limits, committed: bool) -> Read:
     """The batches from the one with `offset` on, at least one unless the log ends there.
 
     `committed`: none of open transactions, and tell those of aborted ones.
 
     Raises: OffsetOutOfRange, StorageOffline, Closed.
     """
-    data = log.read_batches(offset, max_bytes, COMMITTED if committed else UNCOMMITTED, False)
-    batches, ends, of_producers, position = [], [], [], 0
-    for batch, view in whole_batches(data, check_crc=False):
-        one = Batch(batch.base_offset, batch.last_offset)
-        batches.append(one)
-        position += len(view)
-        ends.append(position)
-        kind = batch.attributes & (lib.KL_ATTR_TRANSACTIONAL | lib.KL_ATTR_CONTROL)
-        if committed and kind == lib.KL_ATTR_TRANSACTIONAL:
-            of_producers.append((batch.producer_id, one))
+    isolation = COMMITTED if committed else UNCOMMITTED
+    parts: list[memoryview] = []
+    batches: list[Batch] = []
+    ends, of_producers, position = [], [], 0
+    while offset < limits.until or position < limits.min_bytes:
+        left = limits.max_bytes - position
+        if batches and left <= 0:
+            break
+        # More at once the more there is: the size of what is wanted is unknown.
+        data = log.read_batches(offset, min(left, FIRST_BYTES + position), isolation, False)
+        if not data or (batches and len(data) > left):
+            break  # the log ends, or its next batch is too large
+        for batch, view in whole_batches(data, check_crc=False):
+            one = Batch(batch.base_offset, batch.last_offset)
+            batches.append(one)
+            parts.append(view)
+            position += len(view)
+            ends.append(position)
+            kind = batch.attributes & (lib.KL_ATTR_TRANSACTIONAL | lib.KL_ATTR_CONTROL)
+            if committed and kind == lib.KL_ATTR_TRANSACTIONAL:
+                of_producers.append((batch.producer_id, one))
+        offset = batches[-1].last + 1
     aborted: list[Batch] = []
     if of_producers:
         ended = log.aborted(batches[0].first, batches[-1].last + 1)
@@ -57,7 +82,7 @@ def read(log: Log, offset: int, max_bytes: int, committed: bool) -> Read:
             if any(producer == txn.producer_id and txn.first_offset <= one.first <= txn.last_offset
                    for txn in ended)
         ]  # fmt: skip
-    return Read(data, batches, ends, aborted)
+    return Read(b"".join(parts), batches, ends, aborted)
 
 
 def covering(found: Read, acquired: Sequence[Acquired]) -> bytes:

@@ -13,7 +13,7 @@ from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from kafkalog.shares.entries import Entry
-    from kafkalog.shares.requests import Acks, Find, Led
+    from kafkalog.shares.requests import Acks, Ask, Find, Led
     from kafkalog.shares.sessions import Where
 
 __all__ = ["READ_BYTES_MAX", "Turn", "has_more", "looked_up", "read_in_turn", "refusals"]
@@ -28,27 +28,29 @@ class Turn(NamedTuple):
     entry: Entry
     led: Led
     offset: int
+    until: int
+    """The end of what the member can acquire at once."""
     bound: int
     """Where its readable records end."""
 
 
 def read_in_turn(
-    turns: Sequence[Turn], found: list[reading.Read | Refused], max_bytes: int, records: int,
-    committed: bool,
-) -> None:  # fmt: skip
-    """Append what is read of each partition to `found`, up to the one that uses up the limits: one
-    request never has more than READ_BYTES_MAX bytes and a batch in memory.
-
-    `records`: offsets, after which no other partition is read.
+    turns: Sequence[Turn], found: list[reading.Read | Refused], ask: Ask, committed: bool
+) -> None:
+    """Append what is read of each partition to `found`, up to the one that uses up the limits of
+    `ask`: one request never has more than READ_BYTES_MAX bytes and a batch in memory.
     """
-    left = min(max_bytes, READ_BYTES_MAX)
+    left, records = min(ask.max_bytes, READ_BYTES_MAX), ask.want.records
+    wanted = ask.min_bytes
     for at, turn in enumerate(turns):
         if left <= 0 or records <= 0:
             return
-        one = _read(turn, left // (len(turns) - at), committed)
+        limits = reading.Limits(left // (len(turns) - at), wanted, turn.until)
+        one = _read(turn, limits, committed)
         found.append(one)
         if isinstance(one, reading.Read) and one.batches:
             left -= len(one.data)
+            wanted -= len(one.data)
             records -= one.batches[-1].last + 1 - turn.offset
 
 
@@ -85,10 +87,10 @@ def refusals(
     return found
 
 
-def _read(turn: Turn, max_bytes: int, committed: bool) -> reading.Read | Refused:
+def _read(turn: Turn, limits: reading.Limits, committed: bool) -> reading.Read | Refused:
     assert turn.led.log is not None
     try:
-        return reading.read(turn.led.log, turn.offset, max_bytes, committed)
+        return reading.read(turn.led.log, turn.offset, limits, committed)
     except OffsetOutOfRange:  # the log begins later now, or was cut: it is looked at again
         return reading.NOTHING
     except KafkalogError as problem:
