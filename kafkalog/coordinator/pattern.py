@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
+from operator import length_hint
 from typing import Any, NamedTuple
 
 from kafkalog.errors import ArgumentError
@@ -30,6 +31,9 @@ that came in the same place before costs none."""
 CACHED_MAX = 50_000
 """Numbers and characters in the cache, about 5 MB: when full, it is cleared."""
 CODE_MAX = 0x10FFFF
+PART_WORK, CHARACTERS_A_STEP = 10, 10
+"""The time of reading a part of a pattern, in steps, and of a step, in characters that came in the
+same place before.  Measured, and rounded up."""
 
 
 class _Set(NamedTuple):
@@ -328,30 +332,41 @@ class _State:
 class Pattern:
     """A pattern, ready to be matched.  One thread only."""
 
-    def __init__(self, text: str) -> None:
-        """Raises: ArgumentError, with what is wrong and where."""
+    def __init__(self, text: str, work_max: int = WORK_MAX) -> None:
+        """`work_max`: instead of WORK_MAX.
+
+        Raises: ArgumentError, with what is wrong and where.
+        """
         if len(text) > TEXT_MAX:
             raise ArgumentError(f"a pattern of {len(text)} characters, wanted at most {TEXT_MAX}")
         program = _Program()
         begin = _Reader(text).whole()(program, 0)
         self._steps = program.steps
         self.work = 0
-        """Steps looked at so far, of WORK_MAX."""
+        """Steps looked at so far, of `work_max`."""
+        self._work_max = work_max
+        self._walked = 0
         self._states: dict[frozenset[int], _State] = {}
         self._cached = 0
         self._begin = self._state(frozenset([begin]), begin=True)
 
+    @property
+    def cost(self) -> int:
+        """All that was done so far, with the characters that cost no work, in steps."""
+        return PART_WORK * len(self._steps) + self.work + self._walked // CHARACTERS_A_STEP
+
     def matches(self, text: str) -> bool:
         """True if the pattern matches all of a text.
 
-        Raises: ArgumentError if it takes more than WORK_MAX steps, with the texts before it.
+        Raises: ArgumentError if it takes more than `work_max` steps, with the texts before it.
         """
-        at = self._begin
-        for char in text:
+        at, left = self._begin, iter(text)
+        for char in left:
             after = at.follow.get(char)
             at = self._moved(at, char) if after is None else after
             if not at.ones and not at.ends:
-                return False
+                break
+        self._walked += len(text) - length_hint(left)
         return at.ends
 
     def _moved(self, at: _State, char: str) -> _State:
@@ -397,7 +412,8 @@ class Pattern:
 
     def _spend(self, steps: int) -> None:
         self.work += steps
-        if self.work > WORK_MAX:
+        if self.work > self._work_max:
             raise ArgumentError(
-                f"matching this pattern takes more than {WORK_MAX} steps, wanted a simpler one"
+                f"matching this pattern takes more than {self._work_max} steps, wanted a simpler "
+                f"one"
             )

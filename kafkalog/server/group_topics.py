@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkalog.config.consumer_group import in_effect
-from kafkalog.coordinator.consumer_groups.patterns import Lookup, look_up
+from kafkalog.coordinator.consumer_groups.patterns import Found, Lookup, look_up
 from kafkalog.coordinator.consumer_groups.topics import Topic, Topics, topic_hash
 from kafkalog.metadata.image import GROUP
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from kafkalog.metadata.source import Metadata
 
 __all__ = ["GroupTopics"]
+
+_logger = logging.getLogger(__name__)
 
 
 class GroupTopics:
@@ -77,5 +80,9 @@ class GroupTopics:
     def look_up(self, coordinator: Coordinator[GroupCoordinatorState], lookup: Lookup) -> None:
         """Carry out a lookup, and report its outcome to the coordinator."""
         image = self._metadata.image
-        found = look_up(lookup, image.topics, image.offset)
+        try:
+            found = look_up(lookup, image.topics, image.offset)
+        except Exception:  # else all groups wait for its end
+            _logger.exception("group %s: its patterns were not looked up", lookup.group_id)
+            found = Found({}, image.offset)
         coordinator.post(partial(coordinator.core.looked_up, lookup, found))

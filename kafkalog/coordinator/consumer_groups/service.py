@@ -52,6 +52,7 @@ class ConsumerGroups(NewerGroups[ConsumerGroup]):
         super().__init__(topics, own)
         self.config = config
         self._new_id = new_id
+        self._lookups = patterns.Lookups()
 
     def state_of(self, group: Group) -> ConsumerGroup | None:
         """The state of a consumer group."""
@@ -117,8 +118,7 @@ class ConsumerGroups(NewerGroups[ConsumerGroup]):
             request.answer, member_id=member.member_id, member_epoch=member.epoch,
             heartbeat_interval_ms=limits.heartbeat_ms,
         )  # fmt: skip
-        if group.consumer.patterns:
-            self._maybe_look_up(shard, step, group, request)
+        self._maybe_look_up(shard, step, group, request)
         return True
 
     def _group(self, shard: GroupShard, step: Step, body: Any) -> Group:
@@ -180,20 +180,33 @@ class ConsumerGroups(NewerGroups[ConsumerGroup]):
     def _maybe_look_up(self, shard: GroupShard, step: Step, group: Group, request: Call) -> None:
         """Have the topics of a group's patterns looked up, if it is time."""
         consumer = group.consumer
-        if consumer is None or consumer.looking or step.now_ms < consumer.look_up_ms:
+        if consumer is None or not consumer.patterns:
             return
         refresh_ms = self.config.group_consumer_regex_refresh_interval_ms
-        if patterns.to_look_up(consumer, step.wall_ms, refresh_ms, self.topics):
+        may = not consumer.looking and step.now_ms >= consumer.look_up_ms
+        if may and patterns.to_look_up(consumer, step.wall_ms, refresh_ms, self.topics):
             consumer.looking = True
             texts = tuple(consumer.patterns)
-            step.effects.append(
+            self._lookups.add(
                 patterns.Lookup(shard.partition, group.group_id, texts, request.visible)
             )
+        self._next_lookup(step)
+
+    def _next_lookup(self, step: Step) -> None:
+        """Begin the next lookup; after a pause, a later heartbeat does."""
+        lookup = self._lookups.begin(step.now_ms)
+        if lookup is not None:
+            step.effects.append(lookup)
 
     def looked_up(
-        self, shard: GroupShard, step: Step, group_id: str, found: patterns.Found
+        self, shard: GroupShard | None, step: Step, group_id: str, found: patterns.Found
     ) -> None:
-        """The topics of a group's patterns were looked up."""
+        """The topics of a group's patterns were looked up; `shard`: None if it is not here any
+        more."""
+        self._lookups.done(found.work, step.now_ms)
+        self._next_lookup(step)
+        if shard is None:
+            return
         group = shard.groups.get(group_id)
         if group is None or group.consumer is None:
             return

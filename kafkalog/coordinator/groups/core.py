@@ -447,8 +447,7 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
     def looked_up(self, lookup: Lookup, found: Found, step: Step) -> None:
         """The topics of a group's patterns were looked up."""
         shard = self.shards.get(lookup.partition)
-        if shard is not None:
-            self.consumers.looked_up(shard, step, lookup.group_id, found)
+        self.consumers.looked_up(shard, step, lookup.group_id, found)
 
     def drop_topics(self, names: Collection[str], step: Step) -> None:
         """Topics were deleted."""
