@@ -172,6 +172,8 @@ def downgrade(
         if member.member_id not in left:
             made.add(_downgraded(member), CONSUMER)
     made.generation, made.state = generation, State.STABLE
+    if rebalances:  # also if another coordinator has to begin it
+        made.state_ms = records.REBALANCE_FOLLOWS
     made.protocol = made.choose_protocol()
     made.subscribe(records.subscribed_topics(made))
     for one in made.members.values():

@@ -48,7 +48,8 @@ def resume(shard: GroupShard, step: Step) -> None:
     for group in list(shard.groups.values()):
         for member in group.members.values():
             shard.keep_session(group, member, step.now_ms)
-        if len(group.members) > shard.config.group_max_size:
+        unfinished = group.members and group.state_ms == records.REBALANCE_FOLLOWS
+        if unfinished or len(group.members) > shard.config.group_max_size:
             rebalance.begin(shard, step, group)
 
 

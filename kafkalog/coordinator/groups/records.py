@@ -25,6 +25,7 @@ __all__ = [
     "CONSUMER",
     "FOREIGN",
     "FOREIGN_KINDS",
+    "REBALANCE_FOLLOWS",
     "SHARE",
     "foreign_tombstones",
     "group_key",
@@ -42,6 +43,10 @@ __all__ = [
 GROUP, OFFSET = "GroupMetadata", "OffsetCommit"
 GROUP_VERSION = 3
 OFFSET_VERSION, EXPIRING_OFFSET_VERSION, ID_OFFSET_VERSION = 3, 1, 4
+REBALANCE_FOLLOWS = -2
+"""As the time since when a group with members has its state: nobody has the partitions of members
+that are gone, so a coordinator that loads the record begins a rebalance.  Kafka uses the time of
+groups without members only."""
 
 SHARE, STREAMS = "share", "streams"
 FOREIGN = {

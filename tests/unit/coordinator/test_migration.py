@@ -374,7 +374,25 @@ def test_the_last_member_that_heartbeats_downgrades_its_group(desk: ConsumerDesk
     replies = [desk.join(one, protocols=CLASSIC) for one in (first, second)]
     assert [one.generation_id for one in replies] == [3, 3]
     desk.restart()
-    assert (desk.state(), len(desk.describe().members)) == ("Stable", 2)
+    assert (desk.state(), len(desk.describe().members)) == ("PreparingRebalance", 2)
+
+
+@pytest.mark.parametrize("go", [leaves, is_removed, expires])
+def test_a_downgraded_group_rebalances_after_its_coordinator_moved(
+    desk: ConsumerDesk, go: Any
+) -> None:
+    """Its record has nobody with the partitions of the member that is gone."""
+    ids = mixed(desk)
+    go(desk)
+    desk.restart()
+    assert desk.state() == "PreparingRebalance"
+    assert [desk.heartbeat(one, 2) for one in ids] == [REBALANCE] * 2
+    replies = [desk.join(one, protocols=CLASSIC) for one in ids]
+    for reply in sorted(replies, key=lambda one: one.member_id == one.leader):
+        desk.sync(reply, {one: told(n, n + 2) for n, one in enumerate(ids)})
+    desk.restart()
+    assert desk.state() == "Stable", "once is enough"
+    assert [desk.heartbeat(one, 3) for one in ids] == [NONE] * 2
 
 
 @pytest.mark.parametrize("policy", ["upgrade", "disabled"])

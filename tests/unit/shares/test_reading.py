@@ -14,7 +14,7 @@ from kafkalog.shares.reading import FIRST_BYTES, Limits, Read, read
 RECORDS, BATCHES = 10, 400
 RECORD_BYTES = 1_000
 BATCH_BYTES = RECORDS * RECORD_BYTES
-"""Roughly: without headers."""
+"""Without headers."""
 MOST = 8 << 20
 
 
@@ -77,7 +77,7 @@ def test_a_limit_of_bytes_is_kept(log: kafkalog.Log) -> None:
     assert offsets(read(log, 0, Limits(1, 1, 2_000), committed=False)) == (0, RECORDS - 1)
 
 
-def test_what_others_hold_does_not_count_as_wanted() -> None:
+def test_records_that_others_hold_do_not_count_as_wanted() -> None:
     share = SharePartition(0)
     assert share.end_of_free(0, 100) == 100
     share.put(0, 49, Hold(State.ACQUIRED, 1, "other", 9_000, (0, 49)))
