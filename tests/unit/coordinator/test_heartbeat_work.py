@@ -19,8 +19,8 @@ from tests.unit.coordinator.group_calls import config
 
 SMALL, LARGE = 10, 120
 IDLE_CALLS_MAX = 160
-"""For a heartbeat without news, with the codec on both sides: about 130 are taken, and with a turn of
-its own more than twice as many."""
+"""A heartbeat without news takes about 130, with the codec on both sides; with a turn of its own it
+takes more than twice as many."""
 
 
 def calls(work: Callable[[], object]) -> int:
