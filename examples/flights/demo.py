@@ -23,6 +23,7 @@ import sparks
 import steps
 import stream
 import tested
+import workers
 from source import Flight, read_flights
 from tour import Failed, Tour, say
 
@@ -68,6 +69,8 @@ def with_clients(tour: Tour, directory: Path, flights: list[Flight]) -> None:
         served.by_a_kafka_client(directory, flights)
     with tour.step("A transaction: read, transform, write, commit; aborted once"):
         exactly_once.consume_transform_produce(directory, flights[:10_000])
+    with tour.step("A work queue: workers share one partition, one goes away with its jobs"):
+        workers.share_the_work(directory, flights[:1000])
     with tour.step("Test your own program: a broker for each test"):
         tested.with_a_broker_each()
     with tour.step("Three nodes: kill -9 the one that leads, under load"):

@@ -79,7 +79,7 @@ def test_the_topics_that_a_group_keeps_are_counted(monkeypatch: pytest.MonkeyPat
     assert [len(found[one]) for one in ("a.", "a[0-9]", "[ab].", "a1")] == [10, 10, 0, 1]
 
 
-def test_a_pattern_of_another_broker_costs_what_reading_it_costs() -> None:
+def test_an_unknown_pattern_of_another_broker_costs_only_its_reading() -> None:
     """A journal of Kafka's may have patterns that are refused here."""
     found = look_up(lookup(r"\pL", "topic.*"), NAMES, 7)
     assert len(found.topics[r"\pL"]) == 0
