@@ -1,10 +1,10 @@
-"""Producer, Consumer and Admin for asyncio: the blocking classes, each on its own thread.
+"""The clients for asyncio: the blocking classes, each on its own thread.
 
 The event loop never waits for a socket or a lock.  Arguments, results and failures are those of
 the blocking calls.  The calls of one object run one after another, in the order in which they
 were awaited; the time limit of each counts from its await.  If an await is cancelled before the
 call's turn, the call is not made; otherwise it runs to its end in the background.
-`Consumer.poll` and `Producer.send` say what that means for records.
+`poll` and `Producer.send` say what that means for records.
 
 `close` lets the calls before it end, except for polls, which end at once with Closed.  When its
 time limit is over, all that still wait end at once.
@@ -30,40 +30,24 @@ from kafkalog.client.consumer import consumer as _consumer
 from kafkalog.client.consumer.async_listener import Visit, visiting
 from kafkalog.client.consumer.prefetched import Prefetched
 from kafkalog.client.producer import producer as _producer
-from kafkalog.client.turns import Turns, awaited
+from kafkalog.client.shares.awaited import ShareConsumer
+from kafkalog.client.turns import SLICE_MS, TURN_S, Turns, awaited, signed_as
 from kafkalog.errors import WakeUp
 from kafkalog.log.scan.scan import ScanBatch
 from kafkalog.serializers import KeyT, ValueT
 from kafkalog.types import Record, TopicPartition
 
-__all__ = ["Admin", "Consumer", "Producer"]
+__all__ = ["Admin", "Consumer", "Producer", "ShareConsumer"]
 
 T = TypeVar("T")
 P = ParamSpec("P")
 Sending = TypeVar("Sending", bound="Producer[Any, Any]")
-SLICE_MS = 1_000
-"""The longest single wait for records on the thread: an unlimited wait is many of these, so that no
-thread is left in one."""
-TURN_S = 0.05
-"""The least time that a poll waits for the thread to begin it."""
-
-
-def _as(
-    below: Callable[Concatenate[Any, P], object],
-) -> Callable[[Callable[..., T]], Callable[Concatenate[Any, P], T]]:
-    """Give a method the parameters of the blocking one; it keeps its own result type."""
-
-    def give(method: Callable[..., T]) -> Callable[Concatenate[Any, P], T]:
-        method.__signature__ = signature(below)  # type: ignore[attr-defined]
-        return method
-
-    return give
 
 
 def _made(
     below: Callable[P, object],
 ) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
-    """As `_as`, for the constructor of a generic class."""
+    """As `signed_as`, for the constructor of a generic class."""
 
     kind: Any = get_origin(below)
 
@@ -79,12 +63,12 @@ class Admin(Turns):
 
     Below = _admin.Admin
 
-    @_as(_admin.Admin.__init__)
+    @signed_as(_admin.Admin.__init__)
     def __init__(self, *words: Any, **named: Any) -> None:
         super().__init__(_admin.Admin(*words, **named))
         self._below._cluster.openings.apart = True
 
-    @_as(_admin.Admin.close)
+    @signed_as(_admin.Admin.close)
     async def close(self) -> None:
         """As kafkalog.Admin.close; the calls before it have default.api.timeout.ms to end."""
         await self._close(lambda _: self._below.close(), self._limit_ms(None))
@@ -172,7 +156,7 @@ class Producer(Turns, Generic[ValueT, KeyT]):
         self._timed: _Timed[ValueT, KeyT] = _Timed(*words, **named)
         super().__init__(self._timed)
 
-    @_as(_producer.Producer.close)
+    @signed_as(_producer.Producer.close)
     async def close(self, *words: Any, **named: Any) -> None:
         """As kafkalog.Producer.close.  Sends whose turn has not come in `timeout_ms` raise Closed.
 
@@ -233,7 +217,7 @@ class Producer(Turns, Generic[ValueT, KeyT]):
         found: dict[str, float] = self._below.metrics()
         return found
 
-    @_as(_producer.Producer[ValueT, KeyT].send)
+    @signed_as(_producer.Producer[ValueT, KeyT].send)
     async def send(self, *words: Any, **named: Any) -> RecordMetadata:
         """Send a record; returns its metadata (topic, partition, offset, time) once acknowledged.
 
@@ -248,7 +232,7 @@ class Producer(Turns, Generic[ValueT, KeyT]):
         )
         return found
 
-    @_as(_producer.Producer.send_many)
+    @signed_as(_producer.Producer.send_many)
     async def send_many(self, *words: Any, **named: Any) -> ManyFuture:
         """Send many records; returns what `kafkalog.Producer.send_many` does, once they are
         acknowledged.  If cancelled: as `send`, all of them or none.
@@ -258,7 +242,7 @@ class Producer(Turns, Generic[ValueT, KeyT]):
         """
         return await self._many(self._below.send_many, *words, **named)
 
-    @_as(_producer.Producer.send_batches)
+    @signed_as(_producer.Producer.send_batches)
     async def send_batches(self, *words: Any, **named: Any) -> ManyFuture:
         """Send the records of whole batches; returns what `kafkalog.Producer.send_batches` does,
         once they are acknowledged.  If cancelled: as `send`, all of them or none.
@@ -332,7 +316,7 @@ class Consumer(Turns):
 
     Below = _consumer.Consumer
 
-    @_as(_consumer.Consumer.__init__)
+    @signed_as(_consumer.Consumer.__init__)
     def __init__(self, *words: Any, **named: Any) -> None:
         """As kafkalog.Consumer.  Nothing is sent yet."""
         super().__init__(_consumer.Consumer(*words, **named))
@@ -343,7 +327,7 @@ class Consumer(Turns):
         """True once the thread has begun the call that fills."""
         self._visit: Visit | None = None
 
-    @_as(_consumer.Consumer.close)
+    @signed_as(_consumer.Consumer.close)
     async def close(self, *words: Any, **named: Any) -> None:
         """As kafkalog.Consumer.close.  Polls of other tasks raise Closed, iterations end.
 
@@ -508,7 +492,7 @@ class Consumer(Turns):
         found: dict[str, float] = self._below.metrics()
         return found
 
-    @_as(_consumer.Consumer.subscribe)
+    @signed_as(_consumer.Consumer.subscribe)
     async def subscribe(self, *words: Any, **named: Any) -> None:
         """As kafkalog.Consumer.subscribe.  A listener may be `async def`: it is awaited in the loop
         in which the consumer is used, for up to max_poll_interval_ms, and may await all of the
@@ -516,7 +500,7 @@ class Consumer(Turns):
         """
         await self._run(self._changing, self._below.subscribe, *words, **self._awaiting(named))
 
-    @_as(_consumer.Consumer.commit)
+    @signed_as(_consumer.Consumer.commit)
     async def commit(self, *words: Any, **named: Any) -> None:
         """As kafkalog.Consumer.commit; without offsets: up to what was returned.  `callback` may
         be `async def`, like a listener."""

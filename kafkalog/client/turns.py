@@ -21,11 +21,16 @@ from kafkalog import errors
 from kafkalog.client.consumer.async_listener import visiting
 from kafkalog.client.link.not_copied import Handle
 
-__all__ = ["Turns", "awaited"]
+__all__ = ["SLICE_MS", "TURN_S", "Turns", "awaited", "signed_as"]
 
 T = TypeVar("T")
 P = ParamSpec("P")
 Self = TypeVar("Self", bound="Turns")
+SLICE_MS = 1_000
+"""The longest single wait for records on the thread: an unlimited wait is many of these, so that no
+thread is left in one."""
+TURN_S = 0.05
+"""The least time that a poll waits for the thread to begin it."""
 
 
 class Turns(Handle):
@@ -187,3 +192,15 @@ def _within(self: Any, below: Callable[..., T], given: dict[str, Any]) -> Callab
         return below(*bound.args, **bound.kwargs)
 
     return call
+
+
+def signed_as(
+    below: Callable[Concatenate[Any, P], object],
+) -> Callable[[Callable[..., T]], Callable[Concatenate[Any, P], T]]:
+    """Give a method the parameters of the blocking one; it keeps its own result type."""
+
+    def give(method: Callable[..., T]) -> Callable[Concatenate[Any, P], T]:
+        method.__signature__ = signature(below)  # type: ignore[attr-defined]
+        return method
+
+    return give

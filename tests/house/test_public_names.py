@@ -39,7 +39,7 @@ def test_all_lists_exactly_the_public_names() -> None:
 
 TYPES = {"double", "int", "json", "long", "string"}
 PUBLIC = {
-    "kafkalog.aio": {"Admin", "Consumer", "Producer"},
+    "kafkalog.aio": {"Admin", "Consumer", "Producer", "ShareConsumer"},
     "kafkalog.arrow": {"dataset"},
     "kafkalog.pandas": {"read"},
     "kafkalog.polars": {"scan"},

@@ -21,6 +21,7 @@ from kafkalog import (
     RecordMetadata,
     Results,
     ScanBatch,
+    SharedRecord,
     TopicPartition,
     aio,
 )
@@ -160,3 +161,18 @@ async def consume() -> None:
     await consumer.seek(TP, "3")  # type: ignore[arg-type]
     await consumer.subscribe(topic="t")  # type: ignore[call-arg]
     await consumer.wakeup()  # type: ignore[attr-defined]
+
+
+async def share() -> None:
+    async with aio.ShareConsumer("h:1", "t", group="g") as consumer:
+        await consumer.subscribe(["t"])
+        records: list[SharedRecord] = await consumer.poll(1_000, max_records=5)
+        async for record in consumer:
+            await consumer.acknowledge(record, "release")
+        done: Results[TopicPartition, list[int]] = await consumer.commit(timeout_ms=5)
+        print(consumer.assignment, consumer.subscription)
+        await consumer.close(timeout_ms=5)
+    print(records, done.check())
+    await consumer.acknowledge(1)  # type: ignore[arg-type]
+    await consumer.wakeup()  # type: ignore[attr-defined]
+    aio.ShareConsumer("h:1", group=1)  # type: ignore[arg-type]

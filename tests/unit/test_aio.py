@@ -55,10 +55,10 @@ async def cancelled(task: asyncio.Task[Any]) -> bool:
     return False
 
 
-# ---- the three clients ---------------------------------------------------------------------
+# ---- the clients ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["Admin", "Producer", "Consumer"])
+@pytest.mark.parametrize("kind", ["Admin", "Producer", "Consumer", "ShareConsumer"])
 def test_every_public_method_is_there_and_awaited(kind: str) -> None:
     below, above = getattr(kafkalog, kind), getattr(aio, kind)
     for name, _ in getmembers(below, isfunction):
@@ -473,8 +473,8 @@ def test_threads_end_with_their_objects(broker: Broker, unique: str) -> None:
 
 
 def test_none_is_copied(tmp_path: Path) -> None:
-    for kind in (aio.Admin, aio.Producer, aio.Consumer):
-        one = kind("localhost:1")
+    for kind in (aio.Admin, aio.Producer, aio.Consumer, aio.ShareConsumer):
+        one = kind("localhost:1", **({"group": "g"} if kind is aio.ShareConsumer else {}))
         with pytest.raises(errors.ArgumentError, match=f"{kind.__name__}: cannot be copied"):
             pickle.dumps(one)
         run(one.close)

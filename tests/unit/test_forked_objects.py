@@ -101,13 +101,15 @@ def test_consumer(served: TestBroker) -> None:
         assert one.committed(TP) is None
 
 
+SHARED = SharedRecord(0, 0, None, None, (), "t", 0, 0, 0, 1)
+
+
 def test_share_consumer(served: TestBroker) -> None:
     config = {"share.acknowledgement.mode": "explicit"}
     with kafkalog.ShareConsumer(served.bootstrap_servers, "t", group="s", config=config) as one:
         assert one.poll(0) == []
         judged(one, "repr assignment subscription end close", iteration=lambda: next(iter(one)),
-               acknowledge=lambda: one.acknowledge(SharedRecord(0, 0, None, None, (), "t", 0, 0, 0,
-                                                                1)),
+               acknowledge=lambda: one.acknowledge(SHARED),
                end=lambda: one._heartbeats.stop())  # fmt: skip
         assert one.poll(0) == []
 
@@ -220,11 +222,16 @@ def test_mirror(served: TestBroker) -> None:
     assert one.copy().records == 0
 
 
-@pytest.mark.parametrize("kind", ["Producer", "Consumer", "Admin"])
+@pytest.mark.parametrize("kind", ["Producer", "Consumer", "Admin", "ShareConsumer"])
 def test_asyncio(served: TestBroker, kind: str) -> None:
-    one = getattr(aio, kind)(served.bootstrap_servers)
-    asyncio.run(one.metrics() if hasattr(one, "metrics") else one.list_topics())
+    given = ("t",) if kind == "ShareConsumer" else ()
+    one = getattr(aio, kind)(served.bootstrap_servers, *given, **({"group": "a"} if given else {}))
+    asyncio.run(one.metrics() if hasattr(one, "metrics") else
+                one.poll(0) if given else one.list_topics())  # fmt: skip
     looks = "repr close closed producer_id in_doubt assignment paused subscription"
-    special = {"transaction": lambda: one.transaction().__aenter__()} if kind == "Producer" else {}
-    judged(one, looks, **special)
+    special: dict[str, Any] = {
+        "Producer": {"transaction": lambda: one.transaction().__aenter__()},
+        "ShareConsumer": {"acknowledge": lambda: one.acknowledge(SHARED)},
+    }
+    judged(one, looks, **special.get(kind, {}))
     asyncio.run(one.close())

@@ -57,13 +57,22 @@ class Outcome(NamedTuple):
 class _Held:
     """One record."""
 
-    __slots__ = ("place", "record", "renewed", "said", "source")
+    __slots__ = ("again", "hidden", "lost", "place", "record", "renewed", "said", "source")
 
     def __init__(self, record: SharedRecord, place: Place, source: Source) -> None:
         self.record, self.place, self.source = record, place, source
         self.said: int | None = None
         self.renewed = False
         """True: its lock was renewed since it was last returned; the next poll returns it again."""
+        self.again = False
+        """True: its lock was renewed at least once."""
+        self.hidden = self.lost = False
+        """It may not have reached the program; its session has ended while it was hidden."""
+
+    @property
+    def unsaid(self) -> bool:
+        """True if the program has it, and has said nothing about it."""
+        return self.said is None and not self.renewed and not self.hidden
 
 
 Acks = dict[Place, dict[int, int]]
@@ -127,6 +136,34 @@ class Holding:
             self._out[_key(one.record)] = one
         return [one.record for one in found]
 
+    def hide(self, records: Iterable[SharedRecord]) -> None:
+        """Records of the last `take` may not reach the program: until `show` or `put_back` they are
+        neither accepted nor missed."""
+        for record in records:
+            self._out[_key(record)].hidden = True
+
+    def show(self, records: Iterable[SharedRecord]) -> None:
+        """Hidden records have reached the program."""
+        for held in self._hidden(records):
+            held.hidden = False
+
+    def put_back(self, records: Iterable[SharedRecord]) -> None:
+        """Hidden records have reached nobody: `take` returns them first, unless their session has
+        ended."""
+        for held in reversed(self._hidden(records)):
+            held.hidden = False
+            if held.again:
+                held.renewed = True
+                continue
+            del self._out[_key(held.record)]
+            if not held.lost:
+                self._buffer.appendleft(held)
+
+    def _hidden(self, records: Iterable[SharedRecord]) -> list[_Held]:
+        """Those that the consumer still holds: the same offset may have been acquired again."""
+        pairs = [(self._out.get(_key(one)), one) for one in records]
+        return [held for held, one in pairs if held is not None and held.record is one]
+
     # ---- what the program says ---------------------------------------------------------
 
     def acknowledge(self, record: SharedRecord, kind: int) -> None:
@@ -143,12 +180,12 @@ class Holding:
     def accept_rest(self) -> None:
         """Accept everything that is out."""
         for held in self._out.values():
-            if held.said is None and not held.renewed:
+            if held.unsaid:
                 held.said = ACCEPT
 
     def unsaid(self) -> list[SharedRecord]:
         """The records that are out, and were neither acknowledged nor renewed."""
-        return [one.record for one in self._out.values() if one.said is None and not one.renewed]
+        return [one.record for one in self._out.values() if one.unsaid]
 
     def conclude(self) -> None:
         """Make due all that was said: it cannot be changed any more."""
@@ -172,7 +209,7 @@ class Holding:
         for offset in acks:
             held = self._renewing.pop((*place.tp, offset), None)
             if held is not None and problem is None:
-                held.renewed = True
+                held.renewed = held.again = True
                 self._out[_key(held.record)] = held
         if offsets := sorted(offset for offset, kind in acks.items() if kind != GAP):
             self.outcomes.append(Outcome(place, offsets, problem))
@@ -182,6 +219,8 @@ class Holding:
         What is due, and is said later, fails."""
         if any(one.source == source for one in self._buffer):
             self._buffer = deque(one for one in self._buffer if one.source != source)
+        for one in self._out.values():
+            one.lost |= one.hidden and one.source == source
         for place, acks in self.due.pop(source, {}).items():
             self.ended(place, acks, _gone(place, why))
 

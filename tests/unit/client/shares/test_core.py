@@ -252,3 +252,60 @@ def test_ranges_of_a_request() -> None:
     ]
     found = topics_of([B], {A: {0: 1}})
     assert [(one["topic_id"], len(one["partitions"])) for one in found] == [(ID, 2)]
+
+
+def test_records_that_reach_nobody_come_first_and_are_not_accepted() -> None:
+    one = Member().begun()
+    one.send()
+    one.acquire(1, A, 0, 2, 0, 1, 2)
+    holding = one.holding
+    taken = holding.take(2)
+    holding.hide(taken)
+    holding.accept_rest()
+    holding.conclude()
+    assert not holding.due and not holding.unsaid()
+    holding.put_back(taken)
+    assert [record.offset for record in holding.take(9)] == [0, 1, 2]
+    assert len(holding.unsaid()) == 3
+
+
+def test_records_that_reach_the_program_are_its_own_then() -> None:
+    one = Member().begun()
+    one.send()
+    one.acquire(1, A, 0, 0, 0)
+    taken = one.holding.take(1)
+    one.holding.hide(taken)
+    one.holding.show(taken)
+    assert one.holding.unsaid() == taken
+    one.holding.accept_rest()
+    one.holding.conclude()
+    (acks,) = one.holding.due.values()
+    assert acks == {A: {0: ACCEPT}}
+
+
+def test_records_that_reach_nobody_are_dropped_with_their_session() -> None:
+    one = Member().begun()
+    one.send()
+    one.acquire(1, A, 0, 0, 0)
+    taken = one.holding.take(1)
+    one.holding.hide(taken)
+    one.send()
+    one.state.failed(1, errors.PeerGone("gone"), 0.0)
+    one.holding.put_back(taken)
+    assert not one.holding.ready and not one.holding.unsaid()
+
+
+def test_a_renewed_record_that_reaches_nobody_is_still_the_programs() -> None:
+    one = Member().begun()
+    one.send()
+    one.acquire(1, A, 0, 0, 0)
+    (held,) = one.holding.take(1)
+    one.holding.acknowledge(held, TYPES["renew"])
+    one.holding.conclude()
+    one.send()
+    one.answer(1, row(A))
+    again = one.holding.take(1)
+    one.holding.hide(again)
+    one.holding.put_back(again)
+    one.holding.acknowledge(held, ACCEPT)
+    assert one.holding.take(1) == [held]

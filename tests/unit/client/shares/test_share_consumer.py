@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,27 +15,11 @@ from kafkalog.client.shares.link import ShareLink
 from kafkalog.testing.broker import TestBroker as Broker
 from tests.support.waiting import LIMIT_S, wait_for
 
-QUICK = {
-    "group.share.min.heartbeat.interval.ms": 5,
-    "group.share.heartbeat.interval.ms": 5,
-    "group.share.assignment.interval.ms": 0,
-}
 LOCK_MS = 30_000
 EXPLICIT = {"share.acknowledgement.mode": "explicit", "fetch.max.wait.ms": 20}
 IMPLICIT = {"fetch.max.wait.ms": 20}
 TP = TopicPartition("t", 0)
 Make = Callable[..., ShareConsumer]
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    """A broker with topic t, of which groups read from the beginning."""
-    with Broker(str(tmp_path / "data"), config=QUICK) as made:
-        with kafkalog.Admin(made.bootstrap_servers) as admin:
-            admin.create_topic("t", 1)
-            change = {"share.auto.offset.reset": "earliest"}
-            admin.alter_configs({("group", "g"): change}).check()
-        yield made
 
 
 @pytest.fixture
