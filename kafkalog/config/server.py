@@ -233,7 +233,9 @@ class ServerConfig(
 
 CORDONED = "cordoned.log.dirs"
 DYNAMIC = frozenset(s.synonym for s in TopicConfig.table.values() if s.synonym) | {
-    CORDONED, "follower.replication.throttled.rate", "leader.replication.throttled.rate",
+    CORDONED, "errors.deadletterqueue.auto.create.topics.enable",
+    "errors.deadletterqueue.topic.name.prefix", "follower.replication.throttled.rate",
+    "leader.replication.throttled.rate",
     "log.cleaner.backoff.ms", "log.cleaner.dedupe.buffer.size",
     "log.cleaner.io.buffer.load.factor", "log.cleaner.io.max.bytes.per.second",
     "max.connection.creation.rate", "max.connections", "max.connections.per.ip",

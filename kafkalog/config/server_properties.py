@@ -40,7 +40,6 @@ _FAMILIES: tuple[tuple[str, str], ...] = (
     ("group.streams.", _LATER),
     ("group.coordinator.", _UNTUNED),
     ("remote.log.", _UNTIERED),
-    ("errors.deadletterqueue.", "ignored: there are no share groups"),
     ("metric", _LATER),
     ("kafka.metrics.", _LATER),
     ("auto.include.jmx.reporter", "ignored: there is no JMX"),

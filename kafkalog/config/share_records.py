@@ -1,4 +1,4 @@
-"""The settings of share groups' records, at the leaders of their partitions (KIP-932)."""
+"""The settings of share groups' records, at the leaders of their partitions (KIP-932, KIP-1191)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from kafkalog.config.declare import Flag, Long, Settings, Whole, Word
 from kafkalog.errors import InvalidSetting
 
 __all__ = [
+    "COPY_RECORD",
+    "LETTER_TOPIC",
     "NAMES",
     "ShareRecordSettings",
     "ShareRecordsConfig",
@@ -20,6 +22,8 @@ __all__ = [
 
 SIZE, SIZE_DEFAULT = "group.share.max.size", 200
 """Members of a share group: all of them may read from one broker."""
+LETTER_TOPIC = "errors.deadletterqueue.topic.name"
+COPY_RECORD = "errors.deadletterqueue.copy.record.enable"
 BOUNDED = ("record.lock.duration.ms", "delivery.count.limit", "partition.max.record.locks")
 """Numbers that a broker bounds with group.share.min and max."""
 
@@ -66,6 +70,13 @@ class ShareRecordsConfig(Settings):
     group_share_max_share_sessions = Whole(
         2_000, "Members of share groups that may read from a broker at the same time.", low=1
     )
+    errors_deadletterqueue_auto_create_topics_enable = Flag(
+        False, "Create a share group's dead-letter topic when its first dead letter is written."
+    )
+    errors_deadletterqueue_topic_name_prefix = Word(
+        "dlq.",
+        "Dead letters of share groups go only to topics whose names begin with it; empty: to any.",
+    )
     kafkalog_share_records_max_bytes = Long(
         1 << 28,
         "Approximate memory for what members of share groups hold and read; above it, they get no "
@@ -104,6 +115,14 @@ class ShareRecordSettings(Settings):
         fold=str.lower,
     )
     share_renew_acknowledge_enable = Flag(True, "Members may renew the locks of their records.")
+    errors_deadletterqueue_topic_name = Word(
+        "",
+        "The topic that gets a dead letter of each record that is rejected or delivered too often; "
+        "empty: none. It needs share.version 2.",
+    )
+    errors_deadletterqueue_copy_record_enable = Flag(
+        False, "Dead letters have the keys and values of their records, not only headers."
+    )
 
 
 NAMES = frozenset(ShareRecordSettings.table)
@@ -112,6 +131,8 @@ NAMES = frozenset(ShareRecordSettings.table)
 def _checked(name: str, value: object) -> Any:
     """A value of a group.  Raises: InvalidSetting."""
     found = ShareRecordSettings.table[name].checked(value)
+    if name == LETTER_TOPIC and str(found).startswith("__"):
+        raise InvalidSetting(f"{name}: DLQ topic name must not start with '__'")
     if name == "share.auto.offset.reset" and found not in ("earliest", "latest"):
         kind, _, duration = str(found).partition(":")
         if kind != "by_duration" or duration_ms(duration) is None:

@@ -233,7 +233,7 @@ class TopicConfig(Settings):
         -2, _TIERED, unit="bytes", low=-2, synonym="log.local.retention.bytes"
     )
     errors_deadletterqueue_group_enable = Flag(
-        False, "Kept for Kafka: kafkalog has no share groups, whose dead letters it allows."
+        False, "Share groups may write their dead letters to the topic."
     )
     kafkalog_durability = Word(
         "fsync",

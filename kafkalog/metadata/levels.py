@@ -12,6 +12,7 @@ __all__ = [
     "GROUP_VERSION",
     "KRAFT_VERSION",
     "KRAFT_VERSION_SINCE",
+    "LETTERS_SINCE",
     "LEVEL",
     "LEVEL_MIN",
     "LEVEL_NEW",
@@ -30,14 +31,16 @@ LEVEL_MIN = 7
 GROUP_VERSION = "group.version"
 """1: consumer groups whose members heartbeat (KIP-848)."""
 SHARE_VERSION = "share.version"
-"""1: share groups (KIP-932)."""
+"""1: share groups (KIP-932); 2: their dead letters (KIP-1191)."""
+LETTERS_SINCE = 2
+"""The first share.version with dead letters."""
 KRAFT_VERSION = "kraft.version"
 KRAFT_VERSION_SINCE = 21
 """The first metadata.version with kraft.version 1: 3.9-IV0."""
 SUPPORTED: Mapping[str, tuple[int, int]] = {
     METADATA_VERSION: (LEVEL_MIN, LEVEL), ELIGIBLE_REPLICAS: (0, 1), KRAFT_VERSION: (0, 1),
     "transaction.version": (0, 2), GROUP_VERSION: (0, 1),
-    SHARE_VERSION: (0, 1),
+    SHARE_VERSION: (0, 2),
 }  # fmt: skip
 """Features that are announced, and their levels."""
 RELEASES = (

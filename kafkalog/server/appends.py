@@ -54,9 +54,9 @@ class Appends:
         nothing was appended, and immediately if there is nothing to wait for.
         """
         try:
-            self._partitions.log(*where)
             now_ms = self._clock.now_ms()
             batch = _batch(records, now_ms, producer)
+            self._partitions.log(*where)
             with allowed or nullcontext(True) as free:
                 if not free:
                     return False
@@ -70,6 +70,24 @@ class Appends:
         placed(found.base_offset)
         self._acknowledger.wait_for(where, found, WAIT_MS, done)
         return True
+
+    def append_batch(
+        self,
+        where: TopicPartition,
+        epoch: int,
+        batch: bytes,
+        done: Callable[[Exception | None], None],
+    ) -> None:
+        """Append a batch as a client's; `epoch` and `done` as of `append`."""
+        try:
+            self._partitions.log(*where)
+            found = self._reactor.append(
+                *where, batch, now_ms=self._clock.now_ms(), leader_epoch=epoch, one_batch=True
+            )
+        except Exception as problem:
+            done(problem)
+            return
+        self._acknowledger.wait_for(where, found, WAIT_MS, done)
 
 
 def _batch(records: Sequence[JournalRecord], now_ms: int, producer: Producer | None) -> bytes:

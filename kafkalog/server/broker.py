@@ -34,6 +34,7 @@ from kafkalog.server.coordinators import (
     group_coordinator,
     transaction_coordinator,
 )
+from kafkalog.server.dead_letters import DeadLetters
 from kafkalog.server.dispatch import Dispatch
 from kafkalog.server.dynamic import check_in_effect, follow_settings
 from kafkalog.server.endings import AT_EXIT, end_all
@@ -41,7 +42,6 @@ from kafkalog.server.faults import Faults
 from kafkalog.server.handlers import routes_of
 from kafkalog.server.handlers.leaders import follow_addresses
 from kafkalog.server.handlers.tokens import expire_tokens
-from kafkalog.server.journal import SHARE_STATE_TOPIC
 from kafkalog.server.listener_keys import ListenerKeys
 from kafkalog.server.mechanisms import mechanisms_of
 from kafkalog.server.metrics.network import Serving
@@ -64,7 +64,6 @@ from kafkalog.server.threads.isr_maintenance import IsrMaintenance
 from kafkalog.server.threads.serial_executor import SerialExecutor
 from kafkalog.server.threads.ticks import Ticks
 from kafkalog.server.threads.workers import Workers
-from kafkalog.server.topics import internal_topic
 from kafkalog.server.transactions.inter_broker_client import InterBrokerClient
 from kafkalog.server.transactions.markers import Markers
 from kafkalog.server.transactions.producer_ids import ProducerIds
@@ -217,9 +216,10 @@ class Broker(Watched):
         partitions.on_resignation = guards.leave
         shared = share_parts(
             config, metadata, partitions, appends, reactor, clock, name, bulk.submit, peers,
-            lambda: internal_topic(self._node, SHARE_STATE_TOPIC),
+            lambda: self._node,
         )  # fmt: skip
         self._owned(shared.persister, SharePersister.stop)
+        self._owned(shared.letters, DeadLetters.stop)
         groups = group_coordinator(
             config, metadata, partitions, appends, clock, bulk.submit, shared.carry_out
         )

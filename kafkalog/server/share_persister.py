@@ -7,14 +7,12 @@ and PersisterStateManager, whose waits are longer.
 
 from __future__ import annotations
 
-import heapq
 import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.coordinator.partitions import partition_for
@@ -33,6 +31,7 @@ from kafkalog.coordinator.share_state.requests import Request, Result, failed
 from kafkalog.coordinator.share_state.state import SharePartition
 from kafkalog.coordinator.thread import REQUEST_BYTES as EVENT_BYTES
 from kafkalog.server.journal import SHARE_STATE_TOPIC
+from kafkalog.server.threads.later import Later
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -121,22 +120,15 @@ class SharePersister:
         `create` makes sure that `__share_group_state` exists, or raises."""
         self._states, self._metadata, self._peers = states, metadata, peers
         self._create = create
-        self._wake = threading.Condition()  # guards what follows
-        self._queue: list[tuple[float, int, Callable[[], None]]] = []
-        self._numbers = count()
+        self._later = Later(f"{name} persister")
+        self._lock = threading.Lock()  # guards what follows
         self._held_bytes = 0
         self._busy: dict[SharePartition, deque[tuple[_Call, int]]] = {}
         """Share partitions that are being initialized or deleted, and the next such requests."""
-        self._stopped = False
-        self._thread = threading.Thread(target=self._loop, name=f"{name} persister", daemon=True)
-        self._thread.start()
 
     def stop(self) -> None:
         """Stop: what has no result now gets COORDINATOR_NOT_AVAILABLE once its attempt ends."""
-        with self._wake:
-            self._stopped = True
-            self._wake.notify_all()
-        self._thread.join()
+        self._later.stop()
 
     # ---- requests --------------------------------------------------------------------------
 
@@ -178,8 +170,8 @@ class SharePersister:
             call.finish()
             return
         numbers: Sequence[int] = range(len(asked))
-        with self._wake:
-            fits = not self._stopped and self._held_bytes + call.size <= HELD_BYTES_MAX
+        with self._lock:
+            fits = not self._later.stopped and self._held_bytes + call.size <= HELD_BYTES_MAX
             if fits:
                 self._held_bytes += call.size
                 numbers = [number for number in numbers if self._has_turn(call, number)]
@@ -194,11 +186,11 @@ class SharePersister:
         while settled:
             call, results = settled.pop()
             new, last = call.settle(results)
-            with self._wake:
+            with self._lock:
                 following = self._following(call, new)
                 self._held_bytes -= call.size if last else 0
             for one, number in following:
-                if not self._later(0, partial(self._in_turn, one, number)):
+                if not self._later.run(0, partial(self._in_turn, one, number)):
                     gone = one.failed([number], ErrorCode.COORDINATOR_NOT_AVAILABLE)
                     settled.append((one, gone))
             if last:
@@ -248,7 +240,7 @@ class SharePersister:
             self._give_up(call, numbers, pause_s)
             return
         if places is None:
-            if not self._later(0, partial(self._create_first, call, numbers, pause_s)):
+            if not self._later.run(0, partial(self._create_first, call, numbers, pause_s)):
                 self._give_up(call, numbers, pause_s)
             return
         for broker, some in places.items():
@@ -333,33 +325,5 @@ class SharePersister:
         if again:
             pause = min(2 * pause_s, PAUSE_MAX_S)
             attempt = partial(self._attempt, call, list(again), pause)
-            if not self._later(pause_s, attempt):
+            if not self._later.run(pause_s, attempt):
                 self._settle(call, again)
-
-    # ---- the thread ------------------------------------------------------------------------
-
-    def _later(self, pause_s: float, work: Callable[[], None]) -> bool:
-        """Run `work` in the thread after a pause; False: this has stopped."""
-        with self._wake:
-            if self._stopped:
-                return False
-            heapq.heappush(self._queue, (time.monotonic() + pause_s, next(self._numbers), work))
-            self._wake.notify_all()
-        return True
-
-    def _next(self) -> Callable[[], None] | None:
-        with self._wake:
-            while True:
-                now_s = time.monotonic()
-                if self._queue and (self._stopped or self._queue[0][0] <= now_s):
-                    return heapq.heappop(self._queue)[2]
-                if self._stopped:
-                    return None
-                self._wake.wait(self._queue[0][0] - now_s if self._queue else None)
-
-    def _loop(self) -> None:
-        while (work := self._next()) is not None:
-            try:
-                work()
-            except Exception:
-                _logger.exception("a failure of what was to run")  # the next has its turn

@@ -17,7 +17,7 @@ from kafkalog.wire.error_codes import ErrorCode
 if TYPE_CHECKING:
     pass
 
-__all__ = ["create_missing", "internal_topic"]
+__all__ = ["create_missing", "dead_letter_topic", "internal_topic"]
 
 
 def create_missing(node: Node, names: Iterable[str]) -> dict[str, ErrorCode]:
@@ -28,6 +28,14 @@ def create_missing(node: Node, names: Iterable[str]) -> dict[str, ErrorCode]:
     found = node.controller_apis.create_topics(NewTopics([_topic(node, name) for name in missing]))
     fine = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)  # another request was faster
     return {name: code for name, code in found.items() if code not in fine}
+
+
+def dead_letter_topic(node: Node, name: str) -> ErrorCode:
+    """Create a topic for share groups' dead letters.  Its records have the times at which they are
+    written, whatever the default of topics is."""
+    wanted = {"errors.deadletterqueue.group.enable": "true", "message.timestamp.type": "CreateTime"}
+    settings = [NewSetting(key, value) for key, value in wanted.items()]
+    return node.controller_apis.create_topics(NewTopics([NewTopic(name, configs=settings)]))[name]
 
 
 def _topic(node: Node, name: str) -> NewTopic:

@@ -15,12 +15,12 @@ from kafkalog.coordinator.share_state.persister import (
     WriteState,
 )
 from kafkalog.errors import KafkalogError
-from kafkalog.shares.partition import PARTITION_BYTES, Refused, SharePartition, Write
+from kafkalog.shares.partition import PARTITION_BYTES, Letter, Refused, SharePartition, Write
 from kafkalog.shares.requests import GroupShare, Led
 from kafkalog.shares.sessions import Where
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["Effect", "Entries", "Entry", "EntryKey", "Owner"]
+__all__ = ["Bury", "Effect", "Entries", "Entry", "EntryKey", "Owner"]
 
 _AGAIN = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -40,6 +40,9 @@ _FENCED = (
 
 Done = Callable[[Refused | None], None]
 Effect = Callable[[], object]
+Bury = Callable[[str, str, int, Letter, Callable[[], None]], None]
+"""Writes dead letters of a group, topic and partition number.  The last argument is called once,
+from another thread, when they are written or given up."""
 
 
 class EntryKey(NamedTuple):
@@ -68,6 +71,8 @@ class Entry:
         """The fetches that found it so."""
         self.idle = False
         """True: no member has a session any more."""
+        self.letters = 0
+        """Dead letters that are being written."""
         self.waiting: dict[int, list[Done]] = {}
         """By write: those that wait for its end."""
         self.bytes = PARTITION_BYTES
@@ -78,6 +83,8 @@ class Owner(Protocol):
 
     effects: list[Effect]
     """Carried out in their order without the lock."""
+    bury: Bury
+    """Called without the lock."""
 
     def run(self, work: Callable[[], object]) -> None:
         """Run `work` under the lock, then carry out the effects."""
@@ -162,6 +169,7 @@ class Entries:
             self.forget(entry, Refused(ErrorCode.UNKNOWN_SERVER_ERROR, str(problem)))
             return
         entry.state_epoch = found.state_epoch
+        self._bury(entry)
         self.recount(entry)
         self._owner.changed(entry)
 
@@ -190,7 +198,8 @@ class Entries:
         """Forget it if nobody needs it any more."""
         share = entry.share
         quiet = share is None or (share.writing is None and not share.queued)
-        if entry.idle and not entry.reading and not entry.waiting and quiet:
+        busy = entry.reading or entry.letters or entry.waiting
+        if entry.idle and not busy and quiet:
             self.forget(entry, _moved())
 
     # ---- writing -------------------------------------------------------------------------------
@@ -236,8 +245,29 @@ class Entries:
         if refused is not None and refused.code in _FENCED:
             self.forget(entry, refused)
             return
+        self._bury(entry)
         self.write(entry)
         self._owner.changed(entry)
+        self.tidy(entry)
+
+    def _bury(self, entry: Entry) -> None:
+        """Write the dead letters that are due."""
+        group, where = entry.key
+        limits = self._owner.settings(group).limits
+        for letter in () if entry.share is None else entry.share.letters(limits):
+            entry.letters += 1
+            done = partial(self._owner.run, partial(self._buried, entry, letter))
+            self._owner.effects.append(
+                partial(self._owner.bury, group, entry.topic, where.partition, letter, done)
+            )
+
+    def _buried(self, entry: Entry, letter: Letter) -> None:
+        """Dead letters were written, or cannot be."""
+        if entry.share is None or self._all.get(entry.key) is not entry:
+            return  # forgotten since: the next leader writes them again
+        entry.letters -= 1
+        entry.share.archived(letter)
+        self.write(entry)
         self.tidy(entry)
 
     def recount(self, entry: Entry) -> None:

@@ -22,7 +22,7 @@ from kafkalog.errors import KafkalogError
 from kafkalog.log.log import handle_of
 from kafkalog.shares import reading
 from kafkalog.shares.acquiring import acquire, without
-from kafkalog.shares.entries import Effect, Entries, Entry, EntryKey
+from kafkalog.shares.entries import Bury, Effect, Entries, Entry, EntryKey
 from kafkalog.shares.first import first_offset
 from kafkalog.shares.news import News
 from kafkalog.shares.partition import Refused
@@ -55,11 +55,12 @@ class Shares:
     def __init__(
         self, persister: Persister, clock: Clock, settings: Callable[[str], GroupShare],
         connected: Callable[[Sequence[int]], Sequence[bool]], sessions_max: int, bytes_max: int,
-        name: str,
+        bury: Bury, name: str,
     ) -> None:  # fmt: skip
         """`settings`: those in effect for a group; `connected`: which connections are open;
         `bytes_max`: approximate memory for all."""
         self._connected = connected
+        self.bury = bury
         self._clock = clock
         self.settings = settings
         self._bytes_max = bytes_max

@@ -4,7 +4,8 @@ A state machine without I/O: it gets the batches that were read, acknowledgement
 the outcomes of writes; it answers with what was acquired, and hands out what is to be written.  It
 keeps ranges of offsets, not records.
 
-Source: KIP-932, KIP-1206, KIP-1222, and the behaviour of Apache Kafka 4.4's share partitions.
+Source: KIP-932, KIP-1191, KIP-1206, KIP-1222, and the behaviour of Apache Kafka 4.4's share
+partitions.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ __all__ = [
     "Acknowledgement",
     "Acquired",
     "Hold",
+    "Letter",
     "Limits",
     "Refused",
     "SharePartition",
@@ -52,6 +54,8 @@ class State(IntEnum):
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
+    ARCHIVING = 3
+    """It was given up, and is to become a dead letter first."""
     ARCHIVED = 4
 
 
@@ -80,6 +84,8 @@ class Limits(NamedTuple):
     """Offsets in flight, above which no new ones are acquired."""
     renews: bool = True
     """True: members may renew their locks."""
+    letters: bool = False
+    """True: a record that was rejected, or delivered too often, becomes a dead letter."""
 
 
 class Before(NamedTuple):
@@ -104,6 +110,20 @@ class Hold(NamedTuple):
     write: int = 0
     """The number of the write that makes this state final; 0: it is final."""
     before: Before | None = None
+    rejected: bool = False
+    """True: a member has rejected it, and it becomes a dead letter."""
+    sent: bool = False
+    """Its dead letter is being written."""
+
+
+class Letter(NamedTuple):
+    """Records to be written to the dead-letter topic."""
+
+    first: int
+    last: int
+    deliveries: int
+    rejected: bool
+    """A member has rejected them; False: they were delivered too often."""
 
 
 _DONE = {state: Hold(state, 0) for state in TERMINAL}
@@ -168,6 +188,7 @@ class SharePartition:
         self._written_start = start
         self._soonest_ms: float = math.inf  # no lock ends earlier
         self._free = True  # some record may be available
+        self._letters = False  # some record may be a dead letter that was not sent
         for row in rows:
             self._load(row)
         self.advance()
@@ -183,6 +204,7 @@ class SharePartition:
             gap = (self.end, first - 1)
             self.holds.put(*gap, Hold(State.AVAILABLE, 0, unit=gap))
         hold = _DONE.get(state) or Hold(state, row.delivery_count, unit=(first, last))
+        self._letters |= state is State.ARCHIVING
         self.holds.put(first, last, hold)
         self.end = last + 1
 
@@ -327,14 +349,26 @@ class SharePartition:
     def _settle(self, first: int, last: int, kind: AckType, limits: Limits) -> None:
         """Records get the state that a member says, which is to be written."""
 
+        rejected = kind is AckType.REJECT and limits.letters
+
         def change(hold: Hold) -> Hold:
-            state = _SAID[kind]
+            state = State.ARCHIVING if rejected else _SAID[kind]
             if state is State.AVAILABLE and hold.deliveries >= limits.deliveries:
-                state = State.ARCHIVED
+                state = self._given_up(limits)
             before = Before(hold.deliveries, hold.member, hold.until_ms)
-            return Hold(state, hold.deliveries, unit=hold.unit, write=self._number, before=before)
+            return Hold(
+                state, hold.deliveries, unit=hold.unit, write=self._number, before=before,
+                rejected=rejected,
+            )  # fmt: skip
+
+        self._letters |= rejected
 
         self._change(first, last, change)
+
+    def _given_up(self, limits: Limits) -> State:
+        """The state of a record that was delivered too often."""
+        self._letters |= limits.letters
+        return State.ARCHIVING if limits.letters else State.ARCHIVED
 
     def _change(self, first: int, last: int, change: Callable[[Hold], Hold]) -> None:
         """Change records, and queue what changes to be written."""
@@ -381,8 +415,37 @@ class SharePartition:
         """A record whose lock has ended: nobody can undo that, so it is not undone if the write
         fails."""
         if hold.deliveries >= limits.deliveries:
-            return Hold(State.ARCHIVED, hold.deliveries, unit=hold.unit, write=self._number)
+            state = self._given_up(limits)
+            return Hold(state, hold.deliveries, unit=hold.unit, write=self._number)
         return Hold(State.AVAILABLE, hold.deliveries, unit=hold.unit)
+
+    # ---- dead letters --------------------------------------------------------------------------
+
+    def letters(self, limits: Limits) -> list[Letter]:
+        """The dead letters to be written now, each once; `archived` tells that they were."""
+        if not self._letters:
+            return []
+        found, self._letters = list[Letter](), False
+        for one in self.holds:
+            hold = one.value
+            if hold.state is State.ARCHIVING and hold.write:
+                self._letters = True
+            elif hold.state is State.ARCHIVING and not hold.sent:
+                rejected = hold.rejected or hold.deliveries < limits.deliveries
+                found.append(Letter(one.first, one.last, hold.deliveries, rejected))
+        for letter in found:
+            self.holds.change(letter.first, letter.last, lambda hold: hold._replace(sent=True))
+        return found
+
+    def archived(self, letter: Letter) -> None:
+        """A dead letter was written, or cannot be: its records are never delivered again."""
+
+        def change(hold: Hold) -> Hold:
+            if not hold.sent:
+                return hold
+            return Hold(State.ARCHIVED, hold.deliveries, unit=hold.unit, write=self._number)
+
+        self._change(letter.first, letter.last, change)
 
     # ---- the log -------------------------------------------------------------------------------
 
@@ -447,9 +510,8 @@ class SharePartition:
         back = Hold(State.ACQUIRED, before.deliveries, before.member, before.until_ms, hold.unit)
         if before.until_ms <= now_ms:
             again = before.deliveries < limits.deliveries
-            return back._replace(
-                state=State.AVAILABLE if again else State.ARCHIVED, member=NOBODY, until_ms=0
-            )
+            state = State.AVAILABLE if again else self._given_up(limits)
+            return back._replace(state=state, member=NOBODY, until_ms=0)
         self._soonest_ms = min(self._soonest_ms, before.until_ms)
         return back
 

@@ -22,7 +22,7 @@ from kafkalog.log.log import handle_of
 from kafkalog.log.removal import truncate_fully
 from kafkalog.metadata.differences import difference
 from kafkalog.metadata.image import Change, MetadataImage
-from kafkalog.metadata.levels import SHARE_VERSION, SUPPORTED
+from kafkalog.metadata.levels import SUPPORTED
 from kafkalog.replication.follower_log import FollowerLog
 from kafkalog.replication.following import EpochEnd, cut_to
 
@@ -38,7 +38,6 @@ PART = ".part"
 """Kafka's suffix of a snapshot that is not complete."""
 NOT_SERVED = {
     "streams.version": (1, "clients that use it are refused by coordinators on this node"),
-    SHARE_VERSION: (2, "records that a share group gives up are not copied to another topic"),
 }
 """Features with levels that are not served, their highest levels, and the effect: all else works at
 each of them."""

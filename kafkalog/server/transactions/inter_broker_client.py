@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafkalog.coordinator.transactions.requests import ProducerClaim
     from kafkalog.replication.membership import Membership
 
-__all__ = ["InterBrokerClient", "outcome_in", "question", "results_of"]
+__all__ = ["InterBrokerClient", "outcome_in", "peer_code", "question", "results_of"]
 
 _logger = logging.getLogger(__name__)
 
@@ -156,7 +156,7 @@ def _tell(work: _Work, answer: Any) -> None:
         _logger.exception("a failure of what was to go on")  # the next has its turn
 
 
-def _code(number: int) -> ErrorCode:
+def peer_code(number: int) -> ErrorCode:
     """An error code of another node, which may be newer than this one and know more of them."""
     try:
         return ErrorCode(number)
@@ -189,9 +189,9 @@ def results_of(answer: Any, partitions: Collection[TopicPartition]) -> Results:
     """The result for each partition; `answer` None: there is none, or it came too late."""
     error = ErrorCode.COORDINATOR_NOT_AVAILABLE  # also for what it does not mention
     if answer is not None and answer.error_code:
-        error = _code(answer.error_code)
+        error = peer_code(answer.error_code)
     found = {
-        TopicPartition(topic.name, row.partition_index): _code(row.partition_error_code)
+        TopicPartition(topic.name, row.partition_index): peer_code(row.partition_error_code)
         for one in (() if answer is None else answer.results_by_transaction)
         for topic in one.topic_results
         for row in topic.results_by_partition
@@ -202,7 +202,7 @@ def results_of(answer: Any, partitions: Collection[TopicPartition]) -> Results:
 def outcome_in(answer: Any, where: TopicPartition) -> ErrorCode:
     """The outcome of a marker; without an answer, the next attempt asks the new leader."""
     found = {
-        TopicPartition(topic.name, row.partition_index): _code(row.error_code)
+        TopicPartition(topic.name, row.partition_index): peer_code(row.error_code)
         for one in (() if answer is None else answer.markers)
         for topic in one.topics
         for row in topic.partitions

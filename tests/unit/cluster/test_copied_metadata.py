@@ -222,7 +222,7 @@ def test_features_of_new_kinds_of_groups_are_warned_of(
     manager: Manager, caplog: pytest.LogCaptureFixture
 ) -> None:
     copied = opened(manager)
-    levels = [("share.version", 2), ("streams.version", 1)]
+    levels = [("streams.version", 1)]
     records = [("FeatureLevelRecord", {"name": n, "feature_level": level}) for n, level in levels]
     copied.append(first() + batch(1, LEVEL, *records), 4, EPOCH)
     for name, level in levels:
@@ -231,7 +231,7 @@ def test_features_of_new_kinds_of_groups_are_warned_of(
 
 def test_share_groups_are_served(manager: Manager, caplog: pytest.LogCaptureFixture) -> None:
     copied = opened(manager)
-    record = "FeatureLevelRecord", {"name": "share.version", "feature_level": 1}
+    record = "FeatureLevelRecord", {"name": "share.version", "feature_level": 2}
     copied.append(first() + batch(1, LEVEL, record), 3, EPOCH)
     assert "share.version" not in caplog.text
 

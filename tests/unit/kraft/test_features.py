@@ -70,7 +70,7 @@ def test_levels_go_down_and_up(raw: Raw) -> None:
         (TV, -1, 2, "A feature version cannot be less than 0."),
         (TV, 1, 0, "The controller does not support the given upgrade type."),
         ("group.version", 2, 1, "Local controller 1 only supports versions 0-1"),
-        ("share.version", 2, 1, "Local controller 1 only supports versions 0-1"),
+        ("share.version", 3, 1, "Local controller 1 only supports versions 0-2"),
         ("streams.version", 1, 1, "Local controller 1 does not support this feature."),
         ("none.such", 0, 2, "Feature none.such not found."),
         ("metadata.version", LEVEL + 1, 1, IN_RANGE),

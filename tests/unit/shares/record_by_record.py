@@ -25,6 +25,11 @@ TO = {AckType.ACCEPT: State.ACKNOWLEDGED, AckType.RELEASE: AVAILABLE,
       AckType.REJECT: State.ARCHIVED, AckType.GAP: State.ARCHIVED}  # fmt: skip
 
 
+def given_up(limits):
+    """The state of a record that was delivered too often."""
+    return State.ARCHIVING if limits.letters else State.ARCHIVED
+
+
 class Entry:
     """A record in flight."""
 
@@ -32,6 +37,7 @@ class Entry:
         self.state, self.count, self.unit = state, count, unit
         self.member, self.until = member, until
         self.write, self.before = 0, None
+        self.rejected = self.sent = False
 
     @property
     def free(self):
@@ -170,7 +176,10 @@ class Records:
                 continue
             to = TO[AckType(kind)]
             if to is AVAILABLE and entry.count >= limits.deliveries:
-                to = State.ARCHIVED
+                to = given_up(limits)
+            entry.rejected = kind == AckType.REJECT and limits.letters
+            if entry.rejected:
+                to = State.ARCHIVING
             self.begin(offset, entry, to, entry.count)
         return self.number if changed else 0
 
@@ -185,7 +194,7 @@ class Records:
             if entry.state is ACQUIRED and entry.member == member:
                 found = True
                 again = entry.count < limits.deliveries
-                self.begin(offset, entry, AVAILABLE if again else State.ARCHIVED, entry.count)
+                self.begin(offset, entry, AVAILABLE if again else given_up(limits), entry.count)
         return self.number if found else 0
 
     def expire(self, now, limits):
@@ -195,7 +204,7 @@ class Records:
                 found = True
                 entry.member = ""
                 if entry.count >= limits.deliveries:
-                    entry.state, entry.write = State.ARCHIVED, self.number
+                    entry.state, entry.write = given_up(limits), self.number
                 else:
                     entry.state = AVAILABLE
                 self.rows[offset] = (entry.state, entry.count)
@@ -242,12 +251,29 @@ class Records:
             if done or before is None:
                 continue
             entry.count, entry.member, entry.until = before
-            entry.state = ACQUIRED
+            entry.state, entry.rejected = ACQUIRED, False
             if entry.until <= now:
                 entry.member = ""
                 again = entry.count < limits.deliveries
-                entry.state = AVAILABLE if again else State.ARCHIVED
+                entry.state = AVAILABLE if again else given_up(limits)
         self.advance()
+
+    # ---- dead letters
+
+    def letters(self, limits):
+        found = {}
+        for offset, entry in self.entries.items():
+            if entry.state is State.ARCHIVING and not entry.write and not entry.sent:
+                entry.sent = True
+                found[offset] = entry.count, entry.rejected or entry.count < limits.deliveries
+        return found
+
+    def archived(self, first, last):
+        for offset in range(first, last + 1):
+            entry = self.entries.get(offset)
+            if entry is not None and entry.sent:
+                entry.state, entry.sent, entry.write = State.ARCHIVED, False, self.number
+                self.rows[offset] = (entry.state, entry.count)
 
 
 class History:
@@ -256,7 +282,8 @@ class History:
     def __init__(self, seed):
         self.rng = random.Random(seed)
         rng = self.rng
-        self.limits = Limits(100, rng.choice([2, 3, 5, 6]), rng.choice([8, 30, 60]))
+        self.limits = Limits(100, rng.choice([2, 3, 5, 6]), rng.choice([8, 30, 60]),
+                             letters=rng.random() < 0.5)  # fmt: skip
         self.now = 1_000
         self.batches, end = [], 0
         for _ in range(60):
@@ -277,6 +304,7 @@ class History:
                 rows[-1] = rows[-1]._replace(last_offset=offset)
             else:
                 rows.append(StateBatch(offset, offset, state, count))
+        self.open = []  # dead letters that are being written
         self.waits = set()  # the writes whose end members wait for
         self.share = SharePartition(self.kept_start, rows)
         self.records = Records(self.kept_start, rows)
@@ -291,7 +319,20 @@ class History:
         events = [self.fetch] * 6 + [self.say] * 7 + [self.write] * 4
         events += [self.wait, self.grow, self.leave, self.cut, self.compact, self.fail]
         self.rng.choice(events)()
+        self.letters()
         self.check()
+
+    def letters(self):
+        """Dead letters are sent as soon as their state is written, and end in any order."""
+        found = self.share.letters(self.limits)
+        shown = {o: (one.deliveries, one.rejected) for one in found
+                 for o in range(one.first, one.last + 1)}  # fmt: skip
+        assert shown == self.records.letters(self.limits)
+        self.open += found
+        if self.open and self.rng.random() < 0.3:
+            letter = self.open.pop(self.rng.randrange(len(self.open)))
+            self.share.archived(letter)
+            self.records.archived(letter.first, letter.last)
 
     def fetch(self):
         offset = self.records.next_fetch_offset()
@@ -417,6 +458,8 @@ class History:
                 assert (hold.deliveries, hold.unit) == (entry.count, entry.unit), offset
             if entry.state is ACQUIRED:
                 assert (hold.member, hold.until_ms) == (entry.member, entry.until), offset
+            if entry.state is State.ARCHIVING:
+                assert hold.sent == entry.sent, offset
         assert share.next_fetch_offset() == records.next_fetch_offset()
         ranges = list(share.holds)
         for one, other in pairwise(ranges):

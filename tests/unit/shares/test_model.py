@@ -60,7 +60,33 @@ def _skips_gaps(original):
     return load
 
 
+def _letters_once(original):
+    def letters(self, limits):
+        self._letters = False
+        return original(self, limits)
+
+    return letters
+
+
+def _forgets_letters(original):
+    def load(self, row):
+        original(self, row)
+        self._letters = False
+
+    return load
+
+
+def _archived_at_once(original):
+    return lambda self, letter: self.archive(letter.first, letter.last, State.ARCHIVING)
+
+
 MISTAKES = {
+    "dead letters that wait for a write are forgotten": (
+        SharePartition, "letters", _letters_once),
+    "dead letters of the last leader are forgotten": (SharePartition, "_load", _forgets_letters),
+    "the end of a dead letter is not written": (SharePartition, "archived", _archived_at_once),
+    "what was delivered too often is no dead letter": (
+        SharePartition, "_given_up", lambda _: lambda self, limits: State.ARCHIVED),
     "a released record has no limit": (SharePartition, "_settle", _unlimited),
     "an expired record has no limit": (SharePartition, "_ended", _unlimited),
     "a failed write is not undone": (SharePartition, "end_write", _always_written),

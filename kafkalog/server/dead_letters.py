@@ -1,0 +1,310 @@
+"""Writes the records that a share group gives up to its dead-letter topic (KIP-1191).
+
+Source: KIP-1191, and the behaviour of Apache Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkalog.batch import codecs
+from kafkalog.batch.columns import Columns
+from kafkalog.batch.encode import compressed_batches
+from kafkalog.config.share_records import COPY_RECORD, LETTER_TOPIC, in_effect
+from kafkalog.errors import KafkalogError, MessageTooLarge
+from kafkalog.log.fetched import Decoder
+from kafkalog.log.isolation import UNCOMMITTED
+from kafkalog.metadata.image import GROUP
+from kafkalog.server.failures import known_code
+from kafkalog.server.threads.later import Later
+from kafkalog.server.transactions.inter_broker_client import peer_code
+from kafkalog.types import TopicPartition
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkalog.clock import Clock
+    from kafkalog.config.server import ServerConfig
+    from kafkalog.config.topic import TopicConfig
+    from kafkalog.metadata.source import Metadata
+    from kafkalog.server.appends import Appends
+    from kafkalog.server.partitions import Partitions
+    from kafkalog.server.transactions.inter_broker_client import InterBrokerClient
+    from kafkalog.shares.partition import Letter
+    from kafkalog.types import Record
+
+__all__ = ["DeadLetters"]
+
+FLYING_MAX = 16
+"""Letters that are written at the same time; the others wait, a few numbers each."""
+ROUND_BYTES, ROUND_RECORDS = 1 << 20, 1_000
+"""Bytes of the log that are read at a time for copies, and records that are written together."""
+ATTEMPTS, PAUSE_S, PAUSE_MAX_S = 5, 1.0, 30.0
+"""Attempts in a row without progress; the first pause between them, and the longest.  Each is twice
+as long as the one before."""
+PRODUCE_MS = 30_000
+BY_ID = 13
+"""From this version on, Produce names topics by their ids."""
+INTERNAL = "__"
+REJECTED = "Offset rejected by client."
+DELIVERED = "Offset delivery count exceeded the threshold."
+_AGAIN = frozenset({
+    ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.TOPIC_ALREADY_EXISTS,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.NONE,
+})  # fmt: skip
+"""Failures that another attempt may mend; NONE: a topic that this broker does not know yet."""
+_logger = logging.getLogger(__name__)
+
+
+class _Source(NamedTuple):
+    """Where the records are."""
+
+    group: str
+    topic: str
+    partition: int
+
+
+class _Work:
+    """Letters that are being written."""
+
+    def __init__(self, source: _Source, letter: Letter, done: Callable[[], None]) -> None:
+        self.source, self.letter, self.done = source, letter, done
+        self.next = letter.first
+        self.batches: deque[bytes] = deque()
+        """Those of this round that are not written."""
+        self.attempts = 0
+
+    def __str__(self) -> str:
+        group, topic, number = self.source
+        return f"share group {group}: {topic}-{number}, offsets {self.next} to {self.letter.last}"
+
+
+class DeadLetters:
+    """Writes letters, each until it is acknowledged or given up.  Safe to use from many threads;
+    ended by `stop`."""
+
+    def __init__(
+        self, metadata: Metadata, partitions: Partitions, appends: Appends,
+        peers: InterBrokerClient | None, clock: Clock, config: Callable[[], ServerConfig],
+        create: Callable[[str], ErrorCode], name: str,
+    ) -> None:  # fmt: skip
+        """`config`: the settings in effect; `create` creates a topic of letters."""
+        self._metadata, self._partitions, self._appends = metadata, partitions, appends
+        self._peers, self._clock, self._config, self._create = peers, clock, config, create
+        self._later = Later(f"{name} dead letters")
+        self._lock = threading.Lock()  # guards what follows
+        self._flying = 0
+        self._waiting: deque[_Work] = deque()
+
+    def stop(self) -> None:
+        """Stop: the state of letters that are not written says so to the next leader."""
+        self._later.stop()
+
+    def bury(
+        self, group: str, topic: str, partition: int, letter: Letter, done: Callable[[], None]
+    ) -> None:
+        """Write letters; `done` is called in another thread, also if they cannot be written."""
+        work = _Work(_Source(group, topic, partition), letter, done)
+        with self._lock:
+            if self._flying >= FLYING_MAX:
+                self._waiting.append(work)
+                return
+            self._flying += 1
+        self._later.run(0, partial(self._attempt, work))
+
+    def _end(self, work: _Work) -> None:
+        with self._lock:
+            following = self._waiting.popleft() if self._waiting else None
+            self._flying -= following is None
+        if following is not None:
+            self._later.run(0, partial(self._attempt, following))
+        work.done()
+
+    def _give_up(self, work: _Work, why: object) -> None:
+        _logger.error("%s: not written to the dead-letter topic: %s", work, why)
+        self._end(work)
+
+    def _again(self, work: _Work, why: object) -> None:
+        work.attempts += 1
+        if work.attempts >= ATTEMPTS:
+            self._give_up(work, why)
+            return
+        pause_s = min(PAUSE_S * 2 ** (work.attempts - 1), PAUSE_MAX_S)
+        self._later.run(pause_s, partial(self._attempt, work))
+
+    # ---- one attempt -----------------------------------------------------------------------
+
+    def _attempt(self, work: _Work) -> None:
+        if self._later.stopped:
+            return
+        try:
+            self._write(work)
+        except Exception as problem:
+            self._failed(work, problem)
+
+    def _failed(self, work: _Work, problem: Exception) -> None:
+        if known_code(problem) in _AGAIN:
+            self._again(work, problem)
+            return
+        if not isinstance(problem, KafkalogError):
+            _logger.exception("%s", work, exc_info=problem)
+        self._give_up(work, problem)
+
+    def _write(self, work: _Work) -> None:
+        config = self._config()
+        own = self._metadata.image.config(GROUP, work.source.group)
+        settings = in_effect(own, config)
+        name = settings[LETTER_TOPIC]
+        why = self._problem(name, config)
+        if why is not None:
+            self._give_up(work, why)
+            return
+        code = ErrorCode.NONE if name in self._metadata.image.topics else self._create(name)
+        topic = self._metadata.image.topics.get(name)
+        if topic is None:
+            end = self._again if code in _AGAIN else self._give_up
+            end(work, f"{name} does not exist yet: {code.name}")
+            return
+        where = TopicPartition(name, work.source.partition % len(topic.partitions))
+        if not work.batches:
+            self._begin_round(work, self._partitions.config(name), settings[COPY_RECORD])
+        broker = None if self._peers is None else self._peers.leader(where)
+        if broker is None:
+            self._append(work, where)
+        else:
+            self._ask(work, where, broker)
+
+    def _problem(self, name: str, config: ServerConfig) -> str | None:
+        """Why a topic takes no letters; None: it does, or would if it existed."""
+        prefix = config.errors_deadletterqueue_topic_name_prefix
+        if not name:
+            return f"{LETTER_TOPIC} of the group is empty"
+        if name.startswith(INTERNAL) or not name.startswith(prefix):
+            return f"{name}: wanted a name that begins with {prefix!r}, and not with {INTERNAL!r}"
+        if name in self._metadata.image.topics:
+            if not self._partitions.config(name).errors_deadletterqueue_group_enable:
+                return f"{name}: errors.deadletterqueue.group.enable is false"
+        elif not config.errors_deadletterqueue_auto_create_topics_enable:
+            return f"{name} does not exist, and brokers do not create it"
+        return None
+
+    def _append(self, work: _Work, where: TopicPartition) -> None:
+        epoch = self._partitions.leader_epoch(*where)
+
+        def done(problem: Exception | None) -> None:
+            if problem is None:
+                self._later.run(0, partial(self._written, work))
+            else:
+                self._later.run(0, partial(self._failed, work, problem))
+
+        self._appends.append_batch(where, epoch, work.batches[0], done)
+
+    def _ask(self, work: _Work, where: TopicPartition, broker: int) -> None:
+        batch = work.batches[0]
+
+        def then(answer: Any) -> None:
+            code, message = _outcome(answer)
+            if code is ErrorCode.NONE:
+                self._later.run(0, partial(self._written, work))
+            else:
+                end = self._again if code in _AGAIN else self._give_up
+                self._later.run(0, partial(end, work, f"{where}: {code.name}: {message}"))
+
+        body = partial(_question, where, self._partitions.id_of(where.topic), batch)
+        assert self._peers is not None
+        self._peers.ask(broker, apis.PRODUCE, body, len(batch), then)
+
+    def _written(self, work: _Work) -> None:
+        """The first batch of a round is written."""
+        work.batches.popleft()
+        work.attempts = 0
+        if work.batches or work.next <= work.letter.last:
+            self._attempt(work)
+        else:
+            self._end(work)
+
+    # ---- the records -----------------------------------------------------------------------
+
+    def _begin_round(self, work: _Work, config: TopicConfig, copies: bool) -> None:
+        last = min(work.letter.last, work.next + ROUND_RECORDS - 1)
+        found: dict[int, Record] = {}
+        if copies:
+            found, last = self._read(work, last)
+        try:
+            work.batches = deque(self._batches(work, last, found, config))
+        except MessageTooLarge as problem:
+            if not found:
+                raise
+            _logger.warning("%s: dead letters without keys and values: %s", work, problem)
+            work.batches = deque(self._batches(work, last, {}, config))
+        work.next = last + 1
+
+    def _read(self, work: _Work, last: int) -> tuple[dict[int, Record], int]:
+        """Records by offset, and the last offset that was looked for.  What cannot be read is not
+        copied."""
+        _, topic, number = work.source
+        try:
+            log = self._partitions.existing_log(topic, number)
+            if log is None:
+                return {}, last
+            data = log.read_batches(work.next, ROUND_BYTES, UNCOMMITTED, False)
+            found = {}
+            end = work.next
+            for rows in Decoder(check_crcs=False).records(topic, number, data, work.next):
+                for record in rows.records(0, len(rows)):
+                    end = record.offset
+                    if end <= last:
+                        found[end] = record
+            return found, min(last, end) if found else last
+        except KafkalogError as problem:
+            _logger.warning("%s: dead letters without keys and values: %s", work, problem)
+            return {}, last
+
+    def _batches(
+        self, work: _Work, last: int, found: dict[int, Record], config: TopicConfig
+    ) -> Iterator[bytes]:
+        """Raises: MessageTooLarge."""
+        offsets = range(work.next, last + 1)
+        records = [found.get(offset) for offset in offsets]
+        columns = Columns(
+            [None if one is None else one.value for one in records],
+            [None if one is None else one.key for one in records],
+            headers=[_headers(work, offset) for offset in offsets],
+            default_timestamp_ms=self._clock.now_ms(),
+        )
+        return compressed_batches(columns, codecs.NONE, config, config.max_message_bytes)
+
+
+def _headers(work: _Work, offset: int) -> list[tuple[str, bytes]]:
+    group, topic, number = work.source
+    letter = work.letter
+    why = REJECTED if letter.rejected else DELIVERED
+    found = {
+        "topic": topic, "partition": number, "offset": offset, "group": group,
+        "delivery.count": letter.deliveries, "message": why,
+    }  # fmt: skip
+    return [(f"__dlq.errors.{name}", str(value).encode()) for name, value in found.items()]
+
+
+def _question(where: TopicPartition, topic_id: Any, batch: bytes, version: int) -> dict[str, Any]:
+    """The fields of Produce."""
+    topic = {"name": where.topic, "topic_id": topic_id}
+    entry = {"index": where.partition, "records": batch}
+    del topic["topic_id" if version < BY_ID else "name"]
+    return {"transactional_id": None, "acks": -1, "timeout_ms": PRODUCE_MS,
+            "topic_data": [{**topic, "partition_data": [entry]}]}  # fmt: skip
+
+
+def _outcome(answer: Any) -> tuple[ErrorCode, str]:
+    if answer is None:
+        return ErrorCode.NETWORK_EXCEPTION, "no answer"
+    for topic in answer.responses:
+        for row in topic.partition_responses:
+            return peer_code(row.error_code), getattr(row, "error_message", None) or ""
+    return ErrorCode.UNKNOWN_SERVER_ERROR, "an answer without the partition"

@@ -1,0 +1,227 @@
+"""Dead letters of share groups (KIP-1191): what is written, where, and when it cannot be."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog import NewTopic, Record, ShareConsumer
+from kafkalog.server import dead_letters
+from kafkalog.server.dead_letters import DeadLetters
+from kafkalog.testing.broker import TestBroker as Broker
+from kafkalog.testing.cluster import TestCluster as Cluster
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support.waiting import LIMIT_S, wait_for
+
+QUICK = {
+    "group.share.min.heartbeat.interval.ms": 5,
+    "group.share.heartbeat.interval.ms": 5,
+    "group.share.assignment.interval.ms": 0,
+    "errors.deadletterqueue.auto.create.topics.enable": True,
+}
+EXPLICIT = {"share.acknowledgement.mode": "explicit", "fetch.max.wait.ms": 20}
+NAME, COPY = "errors.deadletterqueue.topic.name", "errors.deadletterqueue.copy.record.enable"
+OWN = {"share.auto.offset.reset": "earliest", NAME: "dlq.t", "share.delivery.count.limit": "2"}
+ENABLED = {"errors.deadletterqueue.group.enable": "true"}
+
+
+def prepare(bootstrap: str, partitions: int = 1) -> None:
+    """A topic, and a group that has dead letters."""
+    with kafkalog.Admin(bootstrap) as admin:
+        admin.update_features({"share.version": 2}).check()
+        admin.create_topic("t", partitions)
+        admin.alter_configs({("group", "g"): OWN}).check()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    with Broker(tmp_path / "data", config=QUICK) as made:
+        prepare(made.bootstrap_servers)
+        yield made
+
+
+def end(bootstrap: str, kind: str, *values: bytes) -> None:
+    """Write records, and make a member end each with this acknowledgement."""
+    with kafkalog.Producer(bootstrap) as producer:
+        producer.send_many("t", list(values), [b"k"] * len(values)).result(LIMIT_S)
+    left = list(values)
+    with ShareConsumer(bootstrap, "t", group="g", config=EXPLICIT) as one:
+
+        def ended() -> bool:
+            for record in one.poll(50):
+                one.acknowledge(record, kind)
+                if kind == "reject" or record.delivery_count == 2:
+                    left.remove(record.value or b"")
+            return not left
+
+        wait_for(ended, "the end of the records")
+        one.commit().check()
+
+
+def letters(bootstrap: str, count: int, topic: str = "dlq.t") -> list[Record]:
+    found: list[Record] = []
+    with kafkalog.Consumer(bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([(topic, 0)])
+
+        def all_there() -> bool:
+            found.extend(consumer.poll(20))
+            return len(found) >= count
+
+        wait_for(all_there, "the letters")
+    return found
+
+
+def headers(record: Record) -> dict[str, bytes | None]:
+    prefix = "__dlq.errors."
+    assert all(name.startswith(prefix) for name, _ in record.headers)
+    return {name.removeprefix(prefix): value for name, value in record.headers}
+
+
+def test_rejected_and_too_often_delivered_records_have_letters(broker: Broker) -> None:
+    end(broker.bootstrap_servers, "reject", b"1")
+    end(broker.bootstrap_servers, "release", b"2")
+    first, second = letters(broker.bootstrap_servers, 2)
+    assert (first.key, first.value) == (None, None)
+    assert headers(first) == {
+        "topic": b"t", "partition": b"0", "offset": b"0", "group": b"g", "delivery.count": b"1",
+        "message": b"Offset rejected by client.",
+    }  # fmt: skip
+    found = headers(second)
+    assert (found["offset"], found["delivery.count"]) == (b"1", b"2")
+    assert found["message"] == b"Offset delivery count exceeded the threshold."
+
+
+def test_accepted_records_have_none(broker: Broker) -> None:
+    with kafkalog.Producer(broker.bootstrap_servers) as producer:
+        producer.send_many("t", [b"1", b"2"]).result(LIMIT_S)
+    with ShareConsumer(broker.bootstrap_servers, "t", group="g", config=EXPLICIT) as one:
+        first, second = wait_for(lambda: one.poll(50), "records")
+        one.acknowledge(first)
+        one.acknowledge(second, "reject")
+        one.commit().check()
+    (letter,) = letters(broker.bootstrap_servers, 1)
+    assert headers(letter)["offset"] == b"1"
+
+
+def test_copies_in_several_rounds(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_letters, "ROUND_BYTES", 100)
+    monkeypatch.setattr(dead_letters, "ROUND_RECORDS", 3)
+    with kafkalog.Admin(broker.bootstrap_servers) as admin:
+        admin.alter_configs({("group", "g"): {**OWN, COPY: "true"}}).check()
+    values = [b"%d" % number * 40 for number in range(10)]
+    end(broker.bootstrap_servers, "reject", *values)
+    found = letters(broker.bootstrap_servers, 10)
+    assert [(one.key, one.value) for one in found] == [(b"k", value) for value in values]
+    assert [headers(one)["offset"] for one in found] == [b"%d" % n for n in range(10)]
+
+
+def test_a_copy_that_is_too_large_has_only_headers(broker: Broker) -> None:
+    with kafkalog.Admin(broker.bootstrap_servers) as admin:
+        small = NewTopic("dlq.t", 1, config={**ENABLED, "max.message.bytes": "1000"})
+        admin.create_topics([small]).check()
+        admin.alter_configs({("group", "g"): {**OWN, COPY: "true"}}).check()
+    end(broker.bootstrap_servers, "reject", b"x" * 2_000)
+    (letter,) = letters(broker.bootstrap_servers, 1)
+    assert letter.value is None and headers(letter)["offset"] == b"0"
+
+
+def test_letters_of_a_broker_that_ended_are_written_after_its_start(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(DeadLetters, "bury", lambda *_: None)
+        broker.restart()
+        end(broker.bootstrap_servers, "reject", b"1")
+    broker.restart()
+    end(broker.bootstrap_servers, "reject", b"2")
+    found = [headers(one)["offset"] for one in letters(broker.bootstrap_servers, 2)]
+    assert sorted(found) == [b"0", b"1"]
+
+
+@pytest.mark.parametrize("name", ["dead", "dlq.t"])
+def test_records_whose_letters_cannot_be_written_are_archived(
+    broker: Broker, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without the prefix, or with a topic that is not for letters."""
+    with kafkalog.Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic("dlq.t", 1)
+        admin.alter_configs({("group", "g"): {**OWN, NAME: name}}).check()
+    end(broker.bootstrap_servers, "reject", b"1")
+    wait_for(lambda: lag(broker) == 0, "the end of the record")
+    assert f"not written to the dead-letter topic: {name}" in caplog.text
+    assert broker.records("dlq.t") == []
+
+
+def lag(broker: Broker) -> int | None:
+    with kafkalog.Admin(broker.bootstrap_servers) as admin:
+        (row,) = admin.list_share_group_offsets("g").values()
+    return row.lag
+
+
+def test_attempts_are_repeated_and_end(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(dead_letters, "PAUSE_S", 0.001)
+    made: list[str] = []
+
+    def create(self: Any, name: str) -> ErrorCode:
+        made.append(name)
+        return ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+    node = broker.broker._node  # type: ignore[union-attr]
+    letters_of = node.shares.bury.__self__
+    monkeypatch.setattr(letters_of, "_create", create.__get__(letters_of))
+    end(broker.bootstrap_servers, "reject", b"1")
+    wait_for(lambda: lag(broker) == 0, "the end of the record")
+    assert made == ["dlq.t"] * dead_letters.ATTEMPTS
+    assert "THROTTLING_QUOTA_EXCEEDED" in caplog.text
+
+
+def test_more_letters_than_are_written_at_a_time(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letters, "FLYING_MAX", 1)
+    with kafkalog.Admin(broker.bootstrap_servers) as admin:
+        admin.alter_configs({("group", "g"): {**OWN, "share.delivery.count.limit": "5"}}).check()
+    with kafkalog.Producer(broker.bootstrap_servers) as producer:
+        producer.send_many("t", [b"%d" % n for n in range(20)]).result(LIMIT_S)
+    with ShareConsumer(broker.bootstrap_servers, "t", group="g", config=EXPLICIT) as one:
+        for record in wait_for(lambda: one.poll(50), "records"):
+            one.acknowledge(record, "reject" if record.offset % 2 else "accept")
+        one.commit().check()
+    found = letters(broker.bootstrap_servers, 10)
+    assert sorted(int(headers(one)["offset"] or b"") for one in found) == [*range(1, 20, 2)]
+
+
+@pytest.mark.long
+def test_the_topic_may_have_another_leader(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of three brokers leads a partition of the records; one creates and leads the topic."""
+    monkeypatch.setattr(dead_letters, "PAUSE_S", 0.05)
+    with Cluster(tmp_path, config=QUICK) as cluster:
+        bootstrap = cluster.bootstrap_servers
+        prepare(bootstrap, partitions=3)
+        assert len({cluster.leader("t", number) for number in range(3)}) == 3
+        with kafkalog.Producer(bootstrap) as producer:
+            for number in range(3):
+                producer.send("t", b"%d" % number, partition=number).result(LIMIT_S)
+        left = {b"0", b"1", b"2"}
+        with ShareConsumer(bootstrap, "t", group="g", config=EXPLICIT) as one:
+
+            def ended() -> bool:
+                for record in one.poll(50):
+                    one.acknowledge(record, "reject")
+                    left.remove(record.value or b"")
+                return not left
+
+            wait_for(ended, "the records")
+            one.commit().check()
+        found = letters(bootstrap, 3)
+        assert sorted(str(headers(one)["partition"]) for one in found) == ["b'0'", "b'1'", "b'2'"]
+    assert [one for one in caplog.record_tuples if one[1] >= logging.ERROR] == []
