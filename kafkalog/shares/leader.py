@@ -54,10 +54,12 @@ class Shares:
 
     def __init__(
         self, persister: Persister, clock: Clock, settings: Callable[[str], GroupShare],
-        connected: Callable[[Sequence[int]], Sequence[bool]], sessions_max: int, bytes_max: int,
+        connected: Callable[[Sequence[int]], Sequence[tuple[bool, bool]]], sessions_max: int,
+        bytes_max: int,
         bury: Bury, name: str,
     ) -> None:  # fmt: skip
-        """`settings`: those in effect for a group; `connected`: which connections are open;
+        """`settings`: those in effect for a group; `connected`: which connections are open, and on
+        which more requests may come;
         `bytes_max`: approximate memory for all."""
         self._connected = connected
         self.bury = bury
@@ -423,7 +425,8 @@ class Shares:
             self._timers.set(key, self.now_ms() + CLOSED_MS)
 
     def _end_closed(self) -> None:
-        """End the sessions and the waits of connections that were closed."""
+        """End the sessions and the waits of connections that were closed, and the waits of those on
+        which no more requests come: earlier ones may be carried out after them."""
         with self._wake:
             those = {one.ask.connection for one in self._fetches.values()}
             numbers = list(those.union(self._sessions.connections()))
@@ -432,20 +435,22 @@ class Shares:
         except KafkalogError as problem:  # the broker is being closed
             _logger.debug("share sessions: %s", problem)
             return
-        gone = {one for one, is_open in zip(numbers, found, strict=True) if not is_open}
-        if gone:
-            self.closed(gone)
+        gone = {one for one, (is_open, _) in zip(numbers, found, strict=True) if not is_open}
+        silent = {one for one, (_, speaks) in zip(numbers, found, strict=True) if not speaks}
+        if silent:
+            self.closed(gone, silent - gone)
         with self._wake:
             self._look_at_connections()
 
-    def closed(self, connections: Collection[int]) -> None:
-        """Connections were closed: their sessions end, and nobody reads their answers."""
+    def closed(self, gone: Collection[int], silent: Collection[int] = ()) -> None:
+        """Connections are gone, and nobody reads their answers: their sessions end.  The waits of
+        `silent` ones end, too."""
 
         def end() -> None:
             for fetch in list(self._fetches.values()):
-                if fetch.ask.connection in connections:
+                if fetch.ask.connection in gone or fetch.ask.connection in silent:
                     self._finish(fetch)
-            for connection in connections:
+            for connection in gone:
                 for session in self._sessions.closed(connection):
                     self._release(session)
 

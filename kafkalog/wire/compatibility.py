@@ -109,7 +109,8 @@ SUITES = (
 _METADATA_LOG = "Not by a node of a cluster on ZooKeeper, as by Kafka 3.9."
 NOTES = {
     78: "Dead letters (KIP-1191) need `share.version` 2. A copy that the dead-letter topic's "
-    "`max.message.bytes` does not allow is written without key and value; Kafka writes none.",
+    "`max.message.bytes` does not allow is written without key and value; Kafka writes none. "
+    "A wait ends at once when the client half-closes its connection; Kafka's ends in its time.",
     0: "0 to 2 are announced and refused: without them older librdkafka takes a broker for one "
     "that cannot compress (KAFKA-18659).",
     1: "18 is for followers.",

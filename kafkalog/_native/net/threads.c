@@ -68,9 +68,8 @@ void kl_threads_connected(kl_net *net, const uint64_t *connections, size_t count
         for (kl_link *link = thread->conns.next; link != &thread->conns;
              link = link->next) {
             kl_conn *conn = KL_HOLDER(link, kl_conn, all);
-            if (atomic_load(&conn->peer_done)) continue;
             size_t place = place_of(conn->id, connections, count);
-            if (place < count) out[place] = 1;
+            if (place < count) out[place] = atomic_load(&conn->peer_done) ? 2 : 1;
         }
         kl_unlock(&thread->lock);
     }

@@ -270,15 +270,16 @@ class Reactor(Rights, Counters):
         """
         check(lib.kl_server_drop(self._c, request_id))
 
-    def connected(self, connections: Sequence[int]) -> list[bool]:
-        """True for each of these connections that is open, by their numbers."""
+    def connected(self, connections: Sequence[int]) -> list[tuple[bool, bool]]:
+        """For each of these connections, by their numbers: True if it is open; True if its peer may
+        still send requests."""
         order = sorted(range(len(connections)), key=connections.__getitem__)
         numbers = ffi.new("uint64_t[]", [connections[at] for at in order])
         out = ffi.new("uint8_t[]", len(order))
         check(lib.kl_server_connected(self._c, numbers, len(order), out))
-        found = [False] * len(order)
+        found = [(False, False)] * len(order)
         for at, place in enumerate(order):
-            found[place] = bool(out[at])
+            found[place] = out[at] > 0, out[at] == 1
         return found
 
     def intercept(self, api_key: int, on: bool) -> None:

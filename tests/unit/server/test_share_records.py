@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import UUID
@@ -206,6 +207,45 @@ def test_a_closed_connection_releases(
 
     wait_for(released, "the end of the session")
     assert acquired(member.fetched()) == {0: {0: 2, 1: 2}}
+
+
+def test_a_connection_that_its_client_half_closes_is_answered_in_its_session(
+    raw: Raw, member: ShareMember, broker: Broker, topic: UUID, clock: ManualClock
+) -> None:
+    """A wait ends at once; requests that were sent after it are carried out; then what the member
+    holds is released."""
+    fill(raw, 2)
+    with Raw(broker.bootstrap_servers) as connection:
+        gone = ShareMember(connection, "g", {topic: [0]}, "member-that-goes")
+        assert acquired(gone.fetch()) == {0: {0: 1, 1: 1}}
+        gone.send_fetch(max_wait_ms=600_000)
+        wait_for(lambda: bool(node_of(broker).shares._fetches), "the fetch")
+        gone.epoch += 1
+        said = {"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}
+        part = {"partition_index": 0, "acknowledgement_batches": [said]}
+        body = {
+            "group_id": "g", "member_id": gone.member, "share_session_epoch": gone.epoch,
+            "is_renew_ack": False, "topics": [{"topic_id": topic, "partitions": [part]}],
+        }  # fmt: skip
+        connection.send(apis.SHARE_ACKNOWLEDGE, 2, body)
+        connection.socket.shutdown(socket.SHUT_WR)
+
+        def ended() -> bool:
+            clock.advance(500)
+            return not node_of(broker).shares._fetches
+
+        wait_for(ended, "the end of the wait")
+        assert acquired(connection.receive(apis.SHARE_FETCH, 2)) == {}
+        found = connection.receive(apis.SHARE_ACKNOWLEDGE, 2)
+        assert (found.error_code, codes(found)) == (0, {0: 0})
+        assert connection.socket.recv(1) == b""
+
+        def released() -> bool:
+            clock.advance(500)
+            return gone.member not in {key.member for key in node_of(broker).shares._sessions._all}
+
+        wait_for(released, "the end of the session")
+    assert acquired(member.fetch()) == {0: {1: 2}}
 
 
 def test_the_end_of_a_session_concerns_its_own_partitions(
