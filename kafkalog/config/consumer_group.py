@@ -1,10 +1,17 @@
-"""The settings of groups whose members heartbeat: consumer (KIP-848) and share groups (KIP-932)."""
+"""The settings of groups whose members heartbeat: consumer (KIP-848), share (KIP-932) and streams
+groups (KIP-1071)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kafkalog.config.declare import Settings, Whole, Word, Words
 from kafkalog.config.share_records import ShareRecordSettings
+from kafkalog.config.streams_group import (
+    StreamsGroupSettings,
+    task_problem,
+    task_problems,
+    tasks_in_effect,
+)
 from kafkalog.errors import InvalidSetting
 
 __all__ = [
@@ -14,7 +21,7 @@ __all__ = [
 
 ASSIGNORS = ("uniform", "range")
 SHARE_ASSIGNORS = ("simple",)
-_KINDS = ("consumer", "share")
+_KINDS = ("consumer", "share", "streams")
 _RANGES = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
 _OF_MEMBERS = frozenset(f"{kind}.{name}" for kind in _KINDS for name in _RANGES)
 """The settings of single groups that have bounds in settings of the broker."""
@@ -134,7 +141,7 @@ class ShareGroupConfig(Settings):
     )
 
 
-class GroupSettings(ShareRecordSettings):
+class GroupSettings(ShareRecordSettings, StreamsGroupSettings):
     """The settings of a single group."""
 
     scope = "group"
@@ -172,6 +179,7 @@ def group_problems(given: Mapping[str, Any]) -> Iterator[tuple[str, object, str]
         group = f"group.{kind}"
         if f"{group}.session.timeout.ms" in given:
             yield from _problems_of(group, given)
+    yield from task_problems(given)
 
 
 def _problems_of(group: str, given: Mapping[str, Any]) -> Iterator[tuple[str, object, str]]:
@@ -197,9 +205,9 @@ def _bounds(name: str, given: Mapping[str, Any]) -> tuple[str, str, int, int]:
     return kind, rest, low, high
 
 
-def in_effect(own: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, int]:
+def in_effect(own: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, Any]:
     """A group's own settings, within the bounds that its broker has now."""
-    found = {}
+    found = tasks_in_effect(own, given)
     for name, setting in GroupSettings.table.items():
         if name in own and name in _OF_MEMBERS:
             _, _, low, high = _bounds(name, given)
@@ -210,7 +218,7 @@ def in_effect(own: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, int
     return found
 
 
-def own_problem(own: Mapping[str, int], given: Mapping[str, Any]) -> str | None:
+def own_problem(own: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
     """Why a group's own settings are refused, by those of its broker; None: they are not."""
     for name, value in own.items():
         if name not in _OF_MEMBERS:
@@ -226,4 +234,4 @@ def own_problem(own: Mapping[str, int], given: Mapping[str, Any]) -> str | None:
         if beat_ms >= session_ms:
             return (f"{kind}.session.timeout.ms must be greater than "
                     f"{kind}.heartbeat.interval.ms")  # fmt: skip
-    return None
+    return task_problem(own, given)

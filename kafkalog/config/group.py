@@ -2,11 +2,12 @@
 
 from kafkalog.config.consumer_group import ConsumerGroupConfig, ShareGroupConfig
 from kafkalog.config.declare import Long, Whole
+from kafkalog.config.streams_group import StreamsGroupConfig
 
 __all__ = ["GroupConfig"]
 
 
-class GroupConfig(ConsumerGroupConfig, ShareGroupConfig):
+class GroupConfig(ConsumerGroupConfig, ShareGroupConfig, StreamsGroupConfig):
     """The settings of the group coordinator; a broker takes them with its own."""
 
     scope = "broker"

@@ -37,7 +37,7 @@ _FAMILIES: tuple[tuple[str, str], ...] = (
     ("client.quota.", _LATER),
     ("share.", _LATER),
     ("group.share.", _LATER),
-    ("group.streams.", _LATER),
+    ("group.streams.", "ignored: no plugin or thread of Kafka's is configured"),
     ("group.coordinator.", _UNTUNED),
     ("remote.log.", _UNTIERED),
     ("metric", _LATER),

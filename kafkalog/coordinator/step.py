@@ -46,6 +46,8 @@ class Call(NamedTuple):
     """Approximate memory of `body`, in bytes."""
     visible: Callable[[Collection[str]], Collection[str]] = lambda names: names
     """Those of some topics that the sender may describe."""
+    creatable: Callable[[Collection[str]], Collection[str]] = lambda names: names
+    """Those of some topics that the sender may create."""
     rows: Callable[[str], Any] = lambda _field: []
     """An empty list for a field of the answer, to which pieces are added (+=); it may encode
     each, and leave out what the sender may not see."""

@@ -23,7 +23,7 @@ from kafkalog.metadata.image import (
     Partition,
     empty_image,
 )
-from kafkalog.metadata.levels import LEVEL, LEVEL_MIN, LEVEL_NEW, SHARE_VERSION
+from kafkalog.metadata.levels import LEVEL, LEVEL_MIN, LEVEL_NEW, SHARE_VERSION, STREAMS_VERSION
 from kafkalog.types import TopicPartition
 
 __all__ = [
@@ -45,10 +45,10 @@ METADATA_TOPIC_ID = uuid.UUID(int=1)
 _LEAST = "min.insync.replicas"
 FEATURES = {
     METADATA_VERSION: LEVEL_NEW, "group.version": 1, "transaction.version": 2, ELIGIBLE_REPLICAS: 1,
-    SHARE_VERSION: 1,
+    SHARE_VERSION: 1, STREAMS_VERSION: 1,
 }  # fmt: skip
-"""Feature levels in a new directory: those of Kafka 4.1, and share groups, which Kafka has since
-4.2: 4.2 to 4.4 can open it."""
+"""Feature levels in a new directory: those of Kafka 4.1, and share and streams groups, which Kafka
+has since 4.2: 4.2 to 4.4 can open it."""
 
 Record = tuple[str, Any]
 _logger = logging.getLogger(__name__)

@@ -18,8 +18,6 @@ from kafkalog.wire.error_codes import ErrorCode
 __all__ = ["Ranges", "least_in_sync", "update_features"]
 
 MIN_INSYNC = "min.insync.replicas"
-KNOWN = {*SUPPORTED, "streams.version"}
-"""The features of Kafka 4.4."""
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 """The kinds of a change."""
 RECORDS_CHANGED = frozenset((7, 8, 11, 13, 14, 15, 17, 23, 30, 32, 33))
@@ -77,7 +75,7 @@ def _changed(
         )
     if level > current and kind != UPGRADE:
         raise _invalid(change, "Can't downgrade to a newer version.")
-    if name not in KNOWN:
+    if name not in SUPPORTED:
         raise _invalid(change, f"Feature {name} not found.")
     if name == METADATA_VERSION and RECORDS_CHANGED & {*range(level + 1, current + 1)}:
         why = (

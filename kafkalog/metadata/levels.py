@@ -19,6 +19,7 @@ __all__ = [
     "MAX_LEVELS",
     "RELEASES",
     "SHARE_VERSION",
+    "STREAMS_VERSION",
     "SUPPORTED",
 ]
 
@@ -34,13 +35,15 @@ SHARE_VERSION = "share.version"
 """1: share groups (KIP-932); 2: their dead letters (KIP-1191)."""
 LETTERS_SINCE = 2
 """The first share.version with dead letters."""
+STREAMS_VERSION = "streams.version"
+"""1: streams groups (KIP-1071)."""
 KRAFT_VERSION = "kraft.version"
 KRAFT_VERSION_SINCE = 21
 """The first metadata.version with kraft.version 1: 3.9-IV0."""
 SUPPORTED: Mapping[str, tuple[int, int]] = {
     METADATA_VERSION: (LEVEL_MIN, LEVEL), ELIGIBLE_REPLICAS: (0, 1), KRAFT_VERSION: (0, 1),
     "transaction.version": (0, 2), GROUP_VERSION: (0, 1),
-    SHARE_VERSION: (0, 2),
+    SHARE_VERSION: (0, 2), STREAMS_VERSION: (0, 1),
 }  # fmt: skip
 """Features that are announced, and their levels."""
 RELEASES = (
@@ -53,7 +56,7 @@ RELEASES = (
 """Kafka's names of the levels of metadata.version, from 1 on."""
 _SINCE: Mapping[str, tuple[int, ...]] = {
     ELIGIBLE_REPLICAS: (26,), GROUP_VERSION: (22,), SHARE_VERSION: (28, 31),
-    "streams.version": (29,), "transaction.version": (24, 24),
+    STREAMS_VERSION: (29,), "transaction.version": (24, 24),
 }  # fmt: skip
 """For each level of a feature, the metadata.version from which a new cluster has it.  Source:
 `kafka-storage version-mapping` of Kafka 4.4.0."""

@@ -209,9 +209,8 @@ class Broker(Watched):
         peers = forwarder = None
         if self._member is not None:
             peers = self._owned(InterBrokerClient(self._member, name), InterBrokerClient.stop)
-            forwarder = self._owned(
-                ControllerForwarder(self._member, name), ControllerForwarder.stop
-            )
+            forwarder = ControllerForwarder(self._member, name)
+            self._owned(forwarder, ControllerForwarder.stop)
         guards = Guards()
         partitions.on_resignation = guards.leave
         shared = share_parts(
@@ -221,8 +220,9 @@ class Broker(Watched):
         self._owned(shared.persister, SharePersister.stop)
         self._owned(shared.letters, DeadLetters.stop)
         groups = group_coordinator(
-            config, metadata, partitions, appends, clock, bulk.submit, shared.carry_out
-        )
+            config, metadata, partitions, appends, clock, bulk.submit, shared.carry_out,
+            lambda asked: self._node.controller_apis.create_topics(asked),
+        )  # fmt: skip
         allocator = None if forwarder is None else forwarder.submit
         producer_ids = ProducerIds(metadata.allocate_producer_ids, allocator)
         markers = self._owned(

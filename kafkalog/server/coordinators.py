@@ -14,10 +14,11 @@ from kafkalog.coordinator.groups.core import GroupCoordinatorState
 from kafkalog.coordinator.groups.offsets import Known
 from kafkalog.coordinator.share_groups.outside import ShareEffect
 from kafkalog.coordinator.share_state.core import Prune, ShareStateCoordinator
+from kafkalog.coordinator.streams_groups.outside import CreateTopics
 from kafkalog.coordinator.thread import Coordinator, Event
 from kafkalog.coordinator.transactions.core import TransactionCoordinatorState
 from kafkalog.coordinator.transactions.shard import Marker, Outside
-from kafkalog.server.group_topics import GroupTopics
+from kafkalog.server.group_topics import GroupTopics, create_internal
 from kafkalog.server.journal import (
     OFFSETS_TOPIC,
     SHARE_STATE_TOPIC,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from kafkalog.clock import Clock
     from kafkalog.config.server import ServerConfig
     from kafkalog.metadata.image import Change, MetadataImage, Topic
+    from kafkalog.metadata.requests import NewTopics
     from kafkalog.metadata.source import Metadata
     from kafkalog.server.appends import Appends
     from kafkalog.server.node import Node
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from kafkalog.server.transactions.markers import Markers
     from kafkalog.server.transactions.producer_ids import ProducerIds
     from kafkalog.types import TopicPartition
+    from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
     "follow_coordinators",
@@ -57,9 +60,11 @@ def group_coordinator(
     config: ServerConfig, metadata: Metadata, partitions: Partitions, appends: Appends,
     clock: Clock, submit: Callable[[Callable[[], None]], None],
     share: Callable[[ShareEffect, Callable[[Event], None]], None],
+    create: Callable[[NewTopics], Mapping[str, ErrorCode]],
 ) -> Coordinator[GroupCoordinatorState]:  # fmt: skip
     """The coordinator of groups, not started; ended by `close`.  `submit`: runs what would delay it
-    in another thread; `share` carries out the effects of share groups."""
+    in another thread; `share` carries out the effects of share groups; `create` creates topics, and
+    returns the outcomes."""
     topics = GroupTopics(metadata, config)
     core = GroupCoordinatorState(
         config,
@@ -74,9 +79,11 @@ def group_coordinator(
         topics.own_settings,
     )
 
-    def carry_out(effect: Lookup | ShareEffect, _few: bool) -> None:
+    def carry_out(effect: Lookup | ShareEffect | CreateTopics, _few: bool) -> None:
         if isinstance(effect, Lookup):
             submit(partial(topics.look_up, found, effect))
+        elif isinstance(effect, CreateTopics):
+            submit(partial(create_internal, create, effect, found.post))
         else:
             submit(partial(share, effect, found.post))
 

@@ -1,4 +1,4 @@
-"""Rules of `guards` for requests about consumer groups and share groups."""
+"""Rules of `guards` for requests about consumer, share and streams groups."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kafkalog.security.permissions import Kind, Operation
+from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
@@ -32,14 +33,28 @@ def group_operations(check: Any) -> None:
 
 
 def named_topics(check: Any) -> bool:
-    """True if the caller may describe all topics to which its heartbeat subscribes by name."""
-    names = set(check.body.subscribed_topic_names or ())
+    """True if the caller may describe all topics that its heartbeat names: those to which it
+    subscribes, or those of its topology."""
+    if check.request.api is apis.STREAMS_GROUP_HEARTBEAT:
+        names = _of_topology(check.body.topology)
+    else:
+        names = set(check.body.subscribed_topic_names or ())
     found: set[str] = check.allowed(Operation.DESCRIBE, Kind.TOPIC, names)
     return names <= found
 
 
+def _of_topology(topology: Any) -> set[str]:
+    names: set[str] = set()
+    for one in () if topology is None else topology.subtopologies:
+        names.update(one.source_topics, one.repartition_sink_topics)
+        names.update(each.name for each in one.repartition_source_topics)
+        names.update(each.name for each in one.state_changelog_topics)
+    return names
+
+
 def hidden_members(check: Any) -> None:
-    """A group with a topic that the caller may not describe is shown without its members."""
+    """A group with a topic that the caller may not describe is shown without its members and
+    its topology."""
 
     def hide(answer: dict[str, Any]) -> None:
         for row in answer.get("groups") or ():
@@ -49,13 +64,19 @@ def hidden_members(check: Any) -> None:
             ):
                 row.update(
                     error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=DENIED,
-                    members=[],
+                    members=[], topology=None,
                 )  # fmt: skip
 
     check.after.append(hide)
 
 
 def _topics_of(row: dict[str, Any]) -> Iterator[str]:
+    if row.get("topology"):
+        for one in row["topology"]["subtopologies"]:
+            yield from (*one["source_topics"], *one["repartition_sink_topics"])
+            for kind in ("repartition_source_topics", "state_changelog_topics"):
+                yield from (each["name"] for each in one[kind])
+        return
     for member in row.get("members") or ():
         yield from member["subscribed_topic_names"]
         for kind in ("assignment", "target_assignment"):

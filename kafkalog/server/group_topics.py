@@ -1,28 +1,35 @@
-"""Topics as the coordinator of consumer groups sees them, and lookups of patterns among them."""
+"""Topics as the coordinator of groups sees them, lookups of patterns among them, and those that it
+has created."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkalog.config.consumer_group import in_effect
 from kafkalog.coordinator.consumer_groups.patterns import Found, Lookup, look_up
 from kafkalog.coordinator.consumer_groups.topics import Topic, Topics, topic_hash
+from kafkalog.errors import for_clients
 from kafkalog.metadata.image import GROUP
+from kafkalog.metadata.requests import NewSetting, NewTopic, NewTopics
+from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from kafkalog.config.server import ServerConfig
     from kafkalog.coordinator.groups.core import GroupCoordinatorState
-    from kafkalog.coordinator.thread import Coordinator
+    from kafkalog.coordinator.streams_groups.outside import CreateTopics
+    from kafkalog.coordinator.thread import Coordinator, Event
     from kafkalog.metadata.image import Change
     from kafkalog.metadata.image import Topic as TopicImage
     from kafkalog.metadata.source import Metadata
 
-__all__ = ["GroupTopics"]
+__all__ = ["GroupTopics", "create_internal"]
 
 _logger = logging.getLogger(__name__)
+_FINE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
+"""Outcomes after which a topic exists, or will."""
 
 
 class GroupTopics:
@@ -57,7 +64,7 @@ class GroupTopics:
             known = self._hashes[name] = topic, topic_hash(name, topic.id, racks)
         return Topic(topic.id, len(topic.partitions), known[1])
 
-    def own_settings(self, group_id: str) -> Mapping[str, int]:
+    def own_settings(self, group_id: str) -> Mapping[str, Any]:
         """A group's own settings."""
         own = self._metadata.image.config(GROUP, group_id)
         return in_effect(own, self._config) if own else {}
@@ -86,3 +93,26 @@ class GroupTopics:
             _logger.exception("group %s: its patterns were not looked up", lookup.group_id)
             found = Found({}, image.offset)
         coordinator.post(partial(coordinator.core.looked_up, lookup, found))
+
+
+def create_internal(
+    create: Callable[[NewTopics], Mapping[str, ErrorCode]], effect: CreateTopics,
+    post: Callable[[Event], None],
+) -> None:  # fmt: skip
+    """Create the internal topics of a streams group's application; `post` gets the event that takes
+    the outcome."""
+    asked = [
+        NewTopic(
+            one.name, one.partitions, one.replication_factor or -1,
+            [NewSetting(name, value) for name, value in one.configs],
+        )
+        for one in effect.topics.values()
+    ]  # fmt: skip
+    try:
+        found = create(NewTopics(asked))
+        failed = {name: code.name for name, code in found.items() if code not in _FINE}
+    except Exception as problem:  # the controller is away: a later heartbeat asks again
+        failed = dict.fromkeys(effect.topics, for_clients(problem))
+    for name, why in failed.items():
+        _logger.warning("streams group %s: topic %s: %s", effect.group_id, name, why)
+    post(partial(effect.done, failed))

@@ -474,7 +474,7 @@ def _settings(operation: Operation) -> Rule:
 
 
 def _heartbeat(check: _Check) -> None:
-    """All topics that a member names, or none."""
+    """All topics that a member or its topology names, or none."""
     if not named_topics(check):
         raise _Refused(Kind.TOPIC)
 
@@ -544,12 +544,10 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
     *((api, _whole(_READ, _G, "group_id"))
       for api in (apis.JOIN_GROUP, apis.SYNC_GROUP, apis.HEARTBEAT, apis.LEAVE_GROUP)),
     (apis.DESCRIBE_GROUPS, _each(_DESCRIBE, _G, "groups"), group_operations),
-    (apis.CONSUMER_GROUP_HEARTBEAT, _whole(_READ, _G, "group_id"), _heartbeat),
-    (apis.CONSUMER_GROUP_DESCRIBE, _each(_DESCRIBE, _G, "group_ids"), hidden_members,
-     group_operations),
-    (apis.SHARE_GROUP_HEARTBEAT, _whole(_READ, _G, "group_id"), _heartbeat),
-    (apis.SHARE_GROUP_DESCRIBE, _each(_DESCRIBE, _G, "group_ids"), hidden_members,
-     group_operations),
+    *((api, _whole(_READ, _G, "group_id"), _heartbeat) for api in (
+        apis.CONSUMER_GROUP_HEARTBEAT, apis.SHARE_GROUP_HEARTBEAT, apis.STREAMS_GROUP_HEARTBEAT)),
+    *((api, _each(_DESCRIBE, _G, "group_ids"), hidden_members, group_operations) for api in (
+        apis.CONSUMER_GROUP_DESCRIBE, apis.SHARE_GROUP_DESCRIBE, apis.STREAMS_GROUP_DESCRIBE)),
     (apis.DESCRIBE_SHARE_GROUP_OFFSETS, _each(_DESCRIBE, _G, "groups", "group_id"),
      share_offsets),
     (apis.ALTER_SHARE_GROUP_OFFSETS, _whole(_READ, _G, "group_id"),

@@ -57,11 +57,7 @@ from kafkalog.wire.tables.later.quorum import (
     UPDATE_RAFT_VOTER,
     VOTE,
 )
-from kafkalog.wire.tables.later.streams import (
-    STREAMS_GROUP_DESCRIBE,
-    STREAMS_GROUP_HEARTBEAT,
-    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
-)
+from kafkalog.wire.tables.later.streams import STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE
 from kafkalog.wire.tables.later.telemetry import (
     GET_TELEMETRY_SUBSCRIPTIONS,
     PUSH_TELEMETRY,
@@ -91,6 +87,7 @@ from kafkalog.wire.tables.share_state import (
     READ_SHARE_GROUP_STATE_SUMMARY,
     WRITE_SHARE_GROUP_STATE,
 )
+from kafkalog.wire.tables.streams_groups import STREAMS_GROUP_DESCRIBE, STREAMS_GROUP_HEARTBEAT
 from kafkalog.wire.tables.tokens import (
     CREATE_DELEGATION_TOKEN,
     DESCRIBE_DELEGATION_TOKEN,

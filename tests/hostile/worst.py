@@ -67,6 +67,12 @@ WORST: dict[Api, dict[str, Any]] = {
     apis.SHARE_ACKNOWLEDGE: {**GROUP, "share_session_epoch": 1, "is_renew_ack": True},
     apis.SHARE_GROUP_HEARTBEAT: {**GROUP, "member_epoch": 0, "rack_id": None},
     apis.SHARE_GROUP_DESCRIBE: {"include_authorized_operations": True},
+    apis.STREAMS_GROUP_HEARTBEAT: {
+        **GROUP, "member_epoch": 0, "endpoint_information_epoch": -1, "rebalance_timeout_ms": 6_000,
+        "shutdown_application": False, "source_topic_regex": [], "active_tasks": [],
+        "standby_tasks": [], "warmup_tasks": [],
+    },
+    apis.STREAMS_GROUP_DESCRIBE: {"include_authorized_operations": True},
     apis.DESCRIBE_SHARE_GROUP_OFFSETS: {},
     apis.ALTER_SHARE_GROUP_OFFSETS: {"group_id": "attacked"},
     apis.DELETE_SHARE_GROUP_OFFSETS: {"group_id": "attacked"},

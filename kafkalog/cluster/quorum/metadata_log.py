@@ -36,11 +36,6 @@ _logger = logging.getLogger(__name__)
 READ_BYTES = 1 << 20
 PART = ".part"
 """Kafka's suffix of a snapshot that is not complete."""
-NOT_SERVED = {
-    "streams.version": (1, "clients that use it are refused by coordinators on this node"),
-}
-"""Features with levels that are not served, their highest levels, and the effect: all else works at
-each of them."""
 
 
 class CopiedMetadata:
@@ -64,7 +59,6 @@ class CopiedMetadata:
         self._snapshots = Snapshotting(manager, self._log)
         self._high_watermark = -1
         self._download: SnapshotName | None = None
-        self._told: set[str] = set()
         self.discard()
         self._check()
 
@@ -179,12 +173,9 @@ class CopiedMetadata:
         return self._loaded.replay.change(old)
 
     def _check(self) -> None:
-        """Refuse metadata that is not completely understood; warn of what is not served."""
+        """Refuse metadata that is not completely understood."""
         self._loaded.check_known(self.folder)
-        for warning in check_features(self._loaded.replay.image):
-            if warning not in self._told:
-                self._told.add(warning)
-                _logger.warning("%s: %s", self.folder, warning)
+        check_features(self._loaded.replay.image)
 
     # ---- its snapshots -------------------------------------------------------------------------
 
@@ -275,29 +266,18 @@ def _up_to(epoch: int, records: bytes) -> bytes:
 # ---- features --------------------------------------------------------------------------------
 
 
-def check_features(image: MetadataImage) -> list[str]:
-    """Refuse the levels of features that are not supported; returns a warning for each that is not
-    served.
+def check_features(image: MetadataImage) -> None:
+    """Refuse the levels of features that are not supported.
 
     Raises: ArgumentError.
     """
-    warnings = []
     for name, level in image.features.items():
         low, high = SUPPORTED.get(name, (0, 0))
-        if name in NOT_SERVED and level > high:
-            low, (high, effect) = 0, NOT_SERVED[name]
-            warnings.append(f"{name} is {level}: {effect}")
         if not low <= level <= high:
             wanted = f"{low} to {high}" if high else "none: kafkalog does not know this feature"
             raise ArgumentError(f"{name}: found {level} in the cluster, wanted {wanted}")
-    return warnings
 
 
 def supported_features(image: MetadataImage) -> tuple[tuple[str, int, int], ...]:
-    """(name, lowest level, highest level) of each feature, for the registration.
-
-    Also of those that are not served: a node registers before it has read which the cluster uses,
-    and would be refused.
-    """
-    more = {name: (0, high) for name, (high, _) in NOT_SERVED.items()}
-    return tuple((name, *levels) for name, levels in {**SUPPORTED, **more}.items())
+    """(name, lowest level, highest level) of each feature, for the registration."""
+    return tuple((name, *levels) for name, levels in SUPPORTED.items())

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
+from collections.abc import Collection, Mapping
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from kafkalog.coordinator.consumer_groups.member import (
-    PARTITION_BYTES,
-    Member,
-    Partitions,
-    member_bytes,
-)
+from kafkalog.coordinator.consumer_groups.member import PARTITION_BYTES
 from kafkalog.coordinator.weight import Weight
 
-__all__ = ["FIRST_EPOCH", "NO_DEADLINE", "NewerGroup", "Subscription"]
+__all__ = ["FIRST_EPOCH", "NO_DEADLINE", "AnyMember", "NewerGroup", "Subscription"]
 
 NO_DEADLINE = 0
 FIRST_EPOCH = 1
@@ -33,7 +29,36 @@ class Subscription(NamedTuple):
     by_regex: int
 
 
-class NewerGroup:
+class AnyMember(Protocol):
+    """A member, of any type of groups."""
+
+    @property
+    def member_id(self) -> str:
+        """Its id."""
+
+    @property
+    def epoch(self) -> int:
+        """Its epoch."""
+
+    @property
+    def topics(self) -> Collection[str]:
+        """The topics to which it subscribes by name."""
+
+    @property
+    def said_bytes(self) -> int:
+        """Approximate memory of its words."""
+
+    @property
+    def bytes(self) -> int:
+        """Approximate memory of it."""
+
+
+M = TypeVar("M", bound=AnyMember)
+K = TypeVar("K")
+"""The key of assigned partitions: a topic's id, say."""
+
+
+class NewerGroup(Generic[M, K]):
     """One group whose members heartbeat.  Only for the coordinator's thread."""
 
     def __init__(self, within: Weight | None = None) -> None:
@@ -45,8 +70,8 @@ class NewerGroup:
         self.assignment_epoch = FIRST_EPOCH
         self.assignment_ms = 0
         """When the target assignment was made, since 1970; 0: the next may be made at once."""
-        self.members: dict[str, Member] = {}
-        self.target: dict[str, Partitions] = {}
+        self.members: dict[str, M] = {}
+        self.target: dict[str, Mapping[K, frozenset[int]]] = {}
         self.topics: dict[str, Subscription] = {}
         """The topics to which members subscribe."""
         self.refresh_ms = NO_DEADLINE
@@ -79,6 +104,11 @@ class NewerGroup:
         busy = self.writing or self.stuck or self.waiting or self.unsure
         return not busy and self.assignment_epoch >= self.epoch and not self.stale(now_ms)
 
+    def said_bytes(self, member_id: str) -> int:
+        """Approximate memory of a member's words; 0: there is none."""
+        member = self.members.get(member_id)
+        return 0 if member is None else member.said_bytes
+
     def stale(self, now_ms: int) -> bool:
         """True if the topics are to be looked at again."""
         return now_ms >= self.refresh_ms or self.epoch < self.refresh_epoch
@@ -89,7 +119,7 @@ class NewerGroup:
 
     # ---- how it changes --------------------------------------------------------------------
 
-    def put_member(self, member: Member) -> None:
+    def put_member(self, member: M) -> None:
         """Add or replace a member."""
         before = self.members.get(member.member_id)
         if before is not None:
@@ -103,13 +133,13 @@ class NewerGroup:
         if member is not None:
             self._forget(member)
 
-    def _remember(self, member: Member) -> None:
-        self.weight.add(member_bytes(member))
+    def _remember(self, member: M) -> None:
+        self.weight.add(member.bytes)
         for name in member.topics:
             self._count(name, 1, 0)
 
-    def _forget(self, member: Member) -> None:
-        self.weight.add(-member_bytes(member))
+    def _forget(self, member: M) -> None:
+        self.weight.add(-member.bytes)
         for name in member.topics:
             self._count(name, -1, 0)
 
@@ -121,7 +151,9 @@ class NewerGroup:
         else:
             self.topics[topic] = now
 
-    def put_target(self, member_id: str, partitions: Partitions | None) -> None:
+    def put_target(
+        self, member_id: str, partitions: Mapping[K, frozenset[int]] | None
+    ) -> None:  # fmt: skip
         """Set what the target assignment gives a member; None: it is not in it."""
         before = self.target.pop(member_id, {})
         if partitions is not None:

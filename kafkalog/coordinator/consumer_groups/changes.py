@@ -3,13 +3,12 @@ undone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from kafkalog.coordinator.consumer_groups import records
-from kafkalog.coordinator.consumer_groups.base import NewerGroup
-from kafkalog.coordinator.consumer_groups.member import Member, Partitions
+from kafkalog.coordinator.consumer_groups.base import AnyMember, NewerGroup
 from kafkalog.coordinator.consumer_groups.state import ConsumerGroup, Resolved
 from kafkalog.coordinator.step import JournalRecord, Step
 from kafkalog.wire.records import OFFSETS
@@ -39,7 +38,7 @@ class Layout(NamedTuple):
     """The value, by the group as it is, a kind and a name; None: a tombstone."""
 
 
-G = TypeVar("G", bound=NewerGroup)
+G = TypeVar("G", bound=NewerGroup[Any, Any])
 
 
 class GroupChanges(Generic[G]):
@@ -130,7 +129,7 @@ class GroupChanges(Generic[G]):
 
     # ---- members ---------------------------------------------------------------------------
 
-    def _put(self, member: Member) -> None:
+    def _put(self, member: AnyMember) -> None:
         before = self.group.members.get(member.member_id)
         self.group.put_member(member)
         self.touched[member.member_id] = None
@@ -140,12 +139,12 @@ class GroupChanges(Generic[G]):
             else partial(put, before)
         )  # fmt: skip
 
-    def subscription(self, member: Member) -> None:
+    def subscription(self, member: AnyMember) -> None:
         """A member, and what it says."""
         self._put(member)
         self._note(self._layout.subscription, member.member_id)
 
-    def current(self, member: Member) -> None:
+    def current(self, member: AnyMember) -> None:
         """A member, and what it has."""
         self._put(member)
         self._note(self._layout.current, member.member_id)
@@ -163,7 +162,7 @@ class GroupChanges(Generic[G]):
         for kind in (layout.current, layout.target, layout.subscription):
             self._note(kind, member_id)
 
-    def target(self, member_id: str, partitions: Partitions) -> None:
+    def target(self, member_id: str, partitions: Mapping[Any, frozenset[int]]) -> None:
         """The target of a member."""
         before = self.group.target.get(member_id)
         self.group.put_target(member_id, partitions)
@@ -195,6 +194,11 @@ class GroupChanges(Generic[G]):
         self._set(assignment_epoch=epoch, assignment_ms=at_ms)
         self._note(self._layout.assignment)
 
+    def replace_classic(self, key: bytes, value: bytes | None = None) -> None:
+        """The record of the classic group, whether or not there is one; None: it is removed."""
+        self._add(key, value)
+        self._noted.append((key, (records.CLASSIC, "")))
+
     def tombstone(self, key: bytes) -> None:
         """Remove a record of another kind of group, whether or not there is one."""
         self._add(key, None)
@@ -224,11 +228,6 @@ class Changes(GroupChanges[ConsumerGroup]):
         """The record of topics that older versions of Kafka wrote is removed."""
         self._set(old_metadata=False)
         self._note(records.OLD_METADATA)
-
-    def replace_classic(self, key: bytes, value: bytes | None = None) -> None:
-        """The record of the classic group, whether or not there is one; None: it is removed."""
-        self._add(key, value)
-        self._noted.append((key, (records.CLASSIC, "")))
 
     def end(self, tombstones: Iterable[JournalRecord]) -> None:
         """Remove all records of the group.  The group stays until they are in the journal."""

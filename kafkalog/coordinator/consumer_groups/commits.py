@@ -15,7 +15,9 @@ from kafkalog.coordinator.consumer_groups.member import Member
 from kafkalog.coordinator.consumer_groups.state import ConsumerGroup
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["Committer", "check_commit", "check_fetch"]
+__all__ = [
+    "MEMBERS_SINCE", "NEVER", "Committer", "check_commit", "check_fetch", "no_member_commits",
+]  # fmt: skip
 
 MEMBERS_SINCE = 9
 """From this version of OffsetCommit on, members that heartbeat may commit."""
@@ -36,11 +38,8 @@ def check_commit(
     group: ConsumerGroup, sender: Committer, partitions: Iterable[tuple[UUID, int]]
 ) -> ErrorCode:
     """Check that the sender may commit for these partitions."""
-    if sender.epoch < 0 and not group.members:
-        return ErrorCode.NONE  # an administrator
-    named = bool(sender.member_id) or sender.instance_id is not None
-    if sender.transactional and sender.epoch == -1 and not named:
-        return ErrorCode.NONE  # a producer from before KIP-447
+    if no_member_commits(sender, empty=not group.members):
+        return ErrorCode.NONE
     member = group.members.get(sender.member_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
@@ -52,7 +51,17 @@ def check_commit(
     return _stale(member) if late or sender.epoch > member.epoch else ErrorCode.NONE
 
 
+def no_member_commits(sender: Committer, *, empty: bool) -> bool:
+    """True if a commit is allowed without a member.  `empty`: the group has none."""
+    if sender.epoch < 0 and empty:
+        return True  # an administrator
+    named = bool(sender.member_id) or sender.instance_id is not None
+    # A producer from before KIP-447.
+    return sender.transactional and sender.epoch == -1 and not named
+
+
 NEVER = 1 << 31
+"""Later than every epoch."""
 
 
 def _given_by(member: Member, topic: UUID, partition: int) -> int:

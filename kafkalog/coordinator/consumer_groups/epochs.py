@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
-from uuid import UUID
 
 from kafkalog.coordinator.consumer_groups.changes import GroupChanges
-from kafkalog.coordinator.consumer_groups.member import Member, Partitions
+from kafkalog.coordinator.consumer_groups.member import Member
 from kafkalog.coordinator.consumer_groups.refusal import Refusal
 from kafkalog.coordinator.consumer_groups.topics import Topics, group_hash
 from kafkalog.coordinator.step import Body
@@ -27,8 +26,8 @@ TOPIC_BYTES = 100
 REFRESH_MS = (1 << 31) - 1
 """How long what a group knows about its topics holds, unless they change."""
 FENCED = "The member must abandon all its partitions and rejoin."
-Found = Mapping[str, Mapping[UUID, Collection[int]]]
-"""An assignment: partitions by member and topic."""
+Found = Mapping[str, Mapping[Any, Collection[int]]]
+"""An assignment: partitions by member and topic, or what else is assigned."""
 
 
 class Limits(NamedTuple):
@@ -73,7 +72,7 @@ def unknown_member(changes: GroupChanges[Any], member_id: str) -> Refusal:
 
 
 def check_room(changes: GroupChanges[Any], kind: str, limits: Limits) -> None:
-    """Check that the group may have one more member; `kind`: "consumer" or "share".  Raises:
+    """Check that the group may have one more member; `kind`: "consumer", say.  Raises:
     Refusal."""
     if len(changes.group.members) >= limits.members_max:
         raise Refusal(
@@ -103,9 +102,7 @@ def new_assignment(changes: GroupChanges[Any], now: Now, assign: Callable[[], Fo
         return
     found = assign()
     for member_id in group.members:
-        target: Partitions = {
-            topic: frozenset(numbers) for topic, numbers in found.get(member_id, {}).items()
-        }
+        target = {what: frozenset(numbers) for what, numbers in found.get(member_id, {}).items()}
         if group.target.get(member_id) != target:
             changes.target(member_id, target)
     changes.assignment(group.epoch, now.wall_ms)

@@ -6,10 +6,11 @@ Source: KIP-848, Kafka's GroupMetadataManager.consumerGroupHeartbeat.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from kafkalog.coordinator.consumer_groups.assignors import ASSIGNORS, Spec, Subscriber
+from kafkalog.coordinator.consumer_groups.base import AnyMember
 from kafkalog.coordinator.consumer_groups.changes import Changes
 from kafkalog.coordinator.consumer_groups.epochs import (
     FENCED,
@@ -48,6 +49,7 @@ __all__ = [
 
 NUMBER_BYTES, SMALL_BYTES = 60, 2_000
 NOTHING_NEW = (None,) * 5
+M = TypeVar("M", bound=AnyMember)
 
 
 class Said(NamedTuple):
@@ -216,7 +218,7 @@ def _member(changes: Changes, said: Said, joins: bool) -> Member:
     return member
 
 
-def known_static(member_id: str, instance_id: str | None, found: Member | None) -> Member:
+def known_static(member_id: str, instance_id: str | None, found: M | None) -> M:
     """The static member that sent a request, unless another has taken its place.  `found`: the
     group's member with the instance id.  Raises: Refusal."""
     if found is None:

@@ -8,9 +8,20 @@ from typing import NamedTuple
 from uuid import UUID
 
 __all__ = [
-    "JOINING", "LEFT", "LEFT_STATIC", "NOTHING", "PARTITION_BYTES", "TOPIC_BYTES", "Assigned",
-    "ClassicMetadata", "Member", "MemberState", "Partitions", "each_partition", "member_bytes",
-    "said_bytes", "subscribed",
+    "JOINING",
+    "LEFT",
+    "LEFT_STATIC",
+    "MEMBER_BYTES",
+    "NOTHING",
+    "PARTITION_BYTES",
+    "TOPIC_BYTES",
+    "Assigned",
+    "ClassicMetadata",
+    "Member",
+    "MemberState",
+    "Partitions",
+    "each_partition",
+    "subscribed",
 ]  # fmt: skip
 
 JOINING, LEFT, LEFT_STATIC = 0, -1, -2
@@ -69,6 +80,25 @@ class Member(NamedTuple):
     """Partitions that it has, and is to give up."""
     classic: ClassicMetadata | None = None
 
+    @property
+    def said_bytes(self) -> int:
+        """Approximate memory of its words."""
+        texts = (
+            self.member_id, self.instance_id, self.rack_id, self.client_id, self.regex,
+            self.assignor,
+        )  # fmt: skip
+        said = sum(len(text) for text in texts if text)
+        said += sum(TOPIC_BYTES + len(topic) for topic in self.topics)
+        if self.classic is not None:
+            said += sum(len(name) + len(data) for name, data in self.classic.protocols)
+        return said
+
+    @property
+    def bytes(self) -> int:
+        """Approximate memory of it."""
+        kept = sum(map(len, self.assigned.values())) + sum(map(len, self.revoking.values()))
+        return MEMBER_BYTES + self.said_bytes + PARTITION_BYTES * kept
+
     def reconciled(self, assignment_epoch: int) -> bool:
         """True if it has what the target assignment of this epoch gives it."""
         return self.state is MemberState.STABLE and self.epoch == assignment_epoch
@@ -93,22 +123,3 @@ def subscribed(member: Member, resolved: Mapping[str, frozenset[str]]) -> frozen
 def each_partition(assigned: Mapping[UUID, Mapping[int, int]]) -> Iterator[tuple[UUID, int]]:
     """Every partition of an assignment."""
     return ((topic, number) for topic, numbers in assigned.items() for number in numbers)
-
-
-def said_bytes(member: Member) -> int:
-    """Approximate memory of what a member says."""
-    texts = (
-        member.member_id, member.instance_id, member.rack_id, member.client_id, member.regex,
-        member.assignor,
-    )  # fmt: skip
-    said = sum(len(text) for text in texts if text)
-    said += sum(TOPIC_BYTES + len(topic) for topic in member.topics)
-    if member.classic is not None:
-        said += sum(len(name) + len(data) for name, data in member.classic.protocols)
-    return said
-
-
-def member_bytes(member: Member) -> int:
-    """Approximate memory of a member."""
-    kept = sum(map(len, member.assigned.values())) + sum(map(len, member.revoking.values()))
-    return MEMBER_BYTES + said_bytes(member) + PARTITION_BYTES * kept

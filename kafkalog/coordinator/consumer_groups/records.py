@@ -74,13 +74,13 @@ def value_of(group: ConsumerGroup, kind: int, name: str) -> bytes | None:
 Fields = dict[str, Any]
 
 
-def group_fields(group: NewerGroup, _: str) -> Fields:
+def group_fields(group: NewerGroup[Any, Any], _: str) -> Fields:
     """The epoch of a group, of any type."""
     signed = group.metadata_hash - (group.metadata_hash & SIGN) * 2
     return {"epoch": group.epoch, "metadata_hash": signed}
 
 
-def assignment_fields(group: NewerGroup, _: str) -> Fields:
+def assignment_fields(group: NewerGroup[Any, Any], _: str) -> Fields:
     """The epoch of a group's target assignment."""
     return {
         "assignment_epoch": group.assignment_epoch,
@@ -110,7 +110,7 @@ def _subscription(group: ConsumerGroup, name: str) -> Fields | None:
     }
 
 
-def target_fields(group: NewerGroup, name: str) -> Fields | None:
+def target_fields(group: NewerGroup[Any, UUID], name: str) -> Fields | None:
     """The part of a member in the target assignment; None: it is not in it."""
     target = group.target.get(name)
     return None if target is None else {"topic_partitions": partition_fields(target)}
@@ -184,18 +184,18 @@ def put(group: ConsumerGroup, kind: int, key: Struct, value: Struct) -> None:
         group.put_member(_with_current(known_member(group, key.member_id), value))
 
 
-def put_group(group: NewerGroup, value: Struct) -> None:
+def put_group(group: NewerGroup[Any, Any], value: Struct) -> None:
     """Take over the record of a group, of any type."""
     group.epoch, group.metadata_hash = value.epoch, value.metadata_hash % (SIGN * 2)
 
 
-def put_assignment(group: NewerGroup, value: Struct) -> None:
+def put_assignment(group: NewerGroup[Any, Any], value: Struct) -> None:
     """Take over the record of a group's target assignment."""
     group.assignment_epoch = value.assignment_epoch
     group.assignment_ms = value.assignment_timestamp
 
 
-def known_member(group: NewerGroup, member_id: str) -> Member:
+def known_member(group: NewerGroup[Member, UUID], member_id: str) -> Member:
     """The member as other records have it so far."""
     return group.members.get(member_id) or Member(member_id)
 

@@ -3,7 +3,7 @@ there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ from kafkalog.coordinator.consumer_groups.epochs import Limits, Now
 from kafkalog.coordinator.consumer_groups.heartbeat import Said
 from kafkalog.coordinator.consumer_groups.member import JOINING, Member, MemberState
 from kafkalog.coordinator.consumer_groups.refusal import Refusal
-from kafkalog.coordinator.consumer_groups.sessions import NewerGroups, nobody
+from kafkalog.coordinator.consumer_groups.sessions import NewerGroups, OwnSettings, nobody
 from kafkalog.coordinator.consumer_groups.state import ConsumerGroup
 from kafkalog.coordinator.consumer_groups.topics import Topics
 from kafkalog.coordinator.consumer_groups.turns import Turn
@@ -45,9 +45,8 @@ class ConsumerGroups(NewerGroups[ConsumerGroup]):
     }
 
     def __init__(
-        self, config: GroupConfig, topics: Topics, new_id: Callable[[], str],
-        own: Callable[[str], Mapping[str, int]],
-    ) -> None:  # fmt: skip
+        self, config: GroupConfig, topics: Topics, new_id: Callable[[], str], own: OwnSettings
+    ) -> None:
         """`new_id` makes ids of members; `own`: a group's own settings, by name."""
         super().__init__(topics, own)
         self.config = config
@@ -325,7 +324,7 @@ class ConsumerGroups(NewerGroups[ConsumerGroup]):
 
         self.take_turn(shard, step, group, Turn(work, answer))
 
-    def describe(self, shard: GroupShard, group_id: str) -> Body:
+    def describe(self, shard: GroupShard, group_id: str, _request: Call) -> Body:
         """A group of ConsumerGroupDescribe's answer."""
         group = shard.groups.get(group_id)
         if group is None or group.state is State.DEAD:

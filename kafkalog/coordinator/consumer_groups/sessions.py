@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Generic
 
 from kafkalog.coordinator.consumer_groups.changes import UNSURE_MAX, G, GroupChanges
 from kafkalog.coordinator.consumer_groups.epochs import Limits
-from kafkalog.coordinator.consumer_groups.member import Member, said_bytes
 from kafkalog.coordinator.consumer_groups.refusal import Refusal
 from kafkalog.coordinator.consumer_groups.topics import Topics
 from kafkalog.coordinator.consumer_groups.turns import Manner, Turn, end, take_turn
@@ -19,7 +18,10 @@ from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.step import Body, Step
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["NewerGroups", "nobody"]
+__all__ = ["NewerGroups", "OwnSettings", "nobody"]
+
+OwnSettings = Callable[[str], Mapping[str, Any]]
+"""The own settings of a group, by name."""
 
 
 class NewerGroups(Generic[G]):
@@ -30,7 +32,7 @@ class NewerGroups(Generic[G]):
     own_settings: ClassVar[Mapping[str, str]]
     """Settings of single groups, by the field of Limits that they set."""
 
-    def __init__(self, topics: Topics, own: Callable[[str], Mapping[str, int]]) -> None:
+    def __init__(self, topics: Topics, own: OwnSettings) -> None:
         """`own`: a group's own settings, by name."""
         self.topics = topics
         self._own = own
@@ -52,11 +54,11 @@ class NewerGroups(Generic[G]):
 
     @abstractmethod
     def _fence(
-        self, shard: GroupShard, group: Group, changes: Any, member: Member, step: Step
+        self, shard: GroupShard, group: Group, changes: Any, member: Any, step: Step
     ) -> None:  # fmt: skip
         """Remove a member."""
 
-    def _watch(self, shard: GroupShard, step: Step, group: Group, member: Member) -> None:
+    def _watch(self, shard: GroupShard, step: Step, group: Group, member: Any) -> None:
         """A member has changed: its other timers follow."""
 
     def _unwatch(self, shard: GroupShard, group: Group, member_id: str) -> None:
@@ -71,7 +73,7 @@ class NewerGroups(Generic[G]):
         own, found = self._own(group_id), self._limits
         for field, name in self.own_settings.items() if own else ():
             if name in own:
-                found = found._replace(**{field: own[name]})  # type: ignore[arg-type]
+                found = found._replace(**{field: own[name]})
         return found
 
     def take_turn(self, shard: GroupShard, step: Step, group: Group, turn: Turn) -> None:
@@ -83,12 +85,12 @@ class NewerGroups(Generic[G]):
         act: Callable[[], Body],
     ) -> Body:  # fmt: skip
         """Act on what a member says.  Raises: Refusal, if that takes memory that there is not."""
-        members = changes.group.members
-        known, before = members.get(member_id), group.weight.bytes
-        if known is None and len(changes.group.unsure) >= UNSURE_MAX:
+        state = changes.group
+        said, before = state.said_bytes(member_id), group.weight.bytes
+        if member_id not in state.members and len(state.unsure) >= UNSURE_MAX:
             raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         answer = act()
-        says_more = known is None or said_bytes(members[member_id]) > said_bytes(known)
+        says_more = state.said_bytes(member_id) > said
         if says_more and group.weight.bytes > before and not shard.has_room(1):
             raise Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, "The groups' memory is used up.")
         return answer

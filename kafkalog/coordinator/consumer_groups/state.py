@@ -55,7 +55,7 @@ def _matched_bytes(found: Resolved | None) -> int:
     return 0 if found is None else MATCHED_BYTES * (1 + len(found.topics))
 
 
-class ConsumerGroup(NewerGroup):
+class ConsumerGroup(NewerGroup[Member, UUID]):
     """One group.  Only for the coordinator's thread."""
 
     def __init__(self, within: Weight | None = None) -> None:

@@ -77,7 +77,7 @@ def end(step: Step, group: Group, error: ErrorCode) -> None:
         _next(group, newer).told(step, error, None, {})
 
 
-def _next(group: Group, newer: NewerGroup) -> Turn:
+def _next(group: Group, newer: NewerGroup[Any, Any]) -> Turn:
     turn: Turn = newer.waiting.popleft()
     group.weight.add(-turn.size)
     return turn

@@ -84,7 +84,8 @@ def described_error(group_id: str, error: ErrorCode) -> Body:
 
 
 def _protocol_type(group: Group) -> str:
-    return group.protocol_type or newer_type(group) or ""
+    newer = None if group.is_classic else newer_type(group)
+    return newer or group.protocol_type or ""
 
 
 class Descriptions(Listing):

@@ -4,7 +4,7 @@ groups of a kind have in common.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from kafkalog.coordinator.consumer_groups.describe import not_described
 from kafkalog.coordinator.consumer_groups.mixed import ClassicRequests
 from kafkalog.coordinator.consumer_groups.patterns import Found, Lookup
 from kafkalog.coordinator.consumer_groups.service import TIMERS, ConsumerGroups
+from kafkalog.coordinator.consumer_groups.sessions import NewerGroups, OwnSettings
 from kafkalog.coordinator.consumer_groups.topics import NO_TOPICS, Topics
 from kafkalog.coordinator.consumer_groups.turns import Turn
 from kafkalog.coordinator.core import UNSETTLED_BYTES_MAX, CoordinatorState
@@ -24,6 +25,7 @@ from kafkalog.coordinator.listings import FEW, Listing
 from kafkalog.coordinator.share_groups import offsets as share_offsets
 from kafkalog.coordinator.share_groups.service import SHARE_SESSION, ShareGroups
 from kafkalog.coordinator.step import Body, Call, Producer, Step
+from kafkalog.coordinator.streams_groups.service import STREAMS_TIMERS, StreamsGroups
 from kafkalog.coordinator.timers import Key
 from kafkalog.coordinator.weight import Weight
 from kafkalog.wire import apis
@@ -52,10 +54,14 @@ SERVED = frozenset(
         apis.DESCRIBE_SHARE_GROUP_OFFSETS,
         apis.ALTER_SHARE_GROUP_OFFSETS,
         apis.DELETE_SHARE_GROUP_OFFSETS,
+        apis.STREAMS_GROUP_HEARTBEAT,
+        apis.STREAMS_GROUP_DESCRIBE,
     }
 )
 """The APIs that `request` takes."""
-EMPTY_GROUP_ALLOWED = {apis.OFFSET_COMMIT, apis.OFFSET_FETCH, apis.SHARE_GROUP_HEARTBEAT}
+EMPTY_GROUP_ALLOWED = {
+    apis.OFFSET_COMMIT, apis.OFFSET_FETCH, apis.SHARE_GROUP_HEARTBEAT, apis.STREAMS_GROUP_HEARTBEAT,
+}  # fmt: skip
 """APIs that accept the empty group id, under which old consumers committed, or refuse it in their
 own way."""
 _WRITTEN = frozenset(
@@ -65,6 +71,7 @@ _WRITTEN = frozenset(
         apis.JOIN_GROUP,
         apis.CONSUMER_GROUP_HEARTBEAT,
         apis.SHARE_GROUP_HEARTBEAT,
+        apis.STREAMS_GROUP_HEARTBEAT,
         apis.ALTER_SHARE_GROUP_OFFSETS,
         apis.DELETE_SHARE_GROUP_OFFSETS,
     }
@@ -129,14 +136,16 @@ class _Fetches(Listing):
         _fetched(step, self.request, self.found)
 
 
-class _NewerDescriptions(Listing):
-    """A ConsumerGroupDescribe or ShareGroupDescribe request, under way."""
+Describe = Callable[[GroupShard, str, Call], Body]
+"""Describes a group whose members heartbeat, for a request."""
 
-    def __init__(
-        self, request: Call, where: admin.Where, groups: ConsumerGroups | ShareGroups
-    ) -> None:
+
+class _NewerDescriptions(Listing):
+    """A ConsumerGroupDescribe, ShareGroupDescribe or StreamsGroupDescribe request, under way."""
+
+    def __init__(self, request: Call, where: admin.Where, describe: Describe) -> None:
         super().__init__(request, admin.distinct(request.body.group_ids), "groups")
-        self._where, self._groups = where, groups
+        self._where, self._describe = where, describe
 
     def row(self, one: str, step: Step) -> Body:
         """The row of a group."""
@@ -144,7 +153,7 @@ class _NewerDescriptions(Listing):
         self.work += admin.ROW_WORK
         if shard is None:
             return not_described(one, error)
-        row = self._groups.describe(shard, one)
+        row = self._describe(shard, one, self.request)
         self.work += 4 * admin.ROW_WORK * len(row.get("members", ()))
         if self.request.body.include_authorized_operations and "members" in row:
             row["authorized_operations"] = admin.OPERATIONS
@@ -164,7 +173,7 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
         new_id: Callable[[], str],
         known: offsets.Known = ANY_TOPIC,
         topics: Topics = NO_TOPICS,
-        own: Callable[[str], Mapping[str, int]] = lambda _group: {},
+        own: OwnSettings = lambda _group: {},
     ) -> None:
         """`new_id` makes the unique part of member ids; `known` and `topics` say which topics
         exist; `own`: a group's own settings."""
@@ -177,6 +186,7 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
         self.consumers = ConsumerGroups(config, topics, new_id, own)
         self._mixed = ClassicRequests(self.consumers, new_id, self._again)
         self.shares = ShareGroups(config, topics, own)
+        self.streams = StreamsGroups(config, topics, own)
         self._handlers: dict[Api, Callable[[GroupShard, Step, Call], None]] = {
             apis.JOIN_GROUP: partial(self._of_classic, apis.JOIN_GROUP),
             apis.SYNC_GROUP: partial(self._of_classic, apis.SYNC_GROUP),
@@ -187,18 +197,20 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
             apis.TXN_OFFSET_COMMIT: self._txn_commit,
             apis.CONSUMER_GROUP_HEARTBEAT: self.consumers.heartbeat,
             apis.SHARE_GROUP_HEARTBEAT: self.shares.heartbeat,
+            apis.STREAMS_GROUP_HEARTBEAT: self.streams.heartbeat,
             apis.ALTER_SHARE_GROUP_OFFSETS: partial(share_offsets.alter, self.shares),
             apis.DELETE_SHARE_GROUP_OFFSETS: partial(share_offsets.delete, self.shares),
+        }
+        self._newer: Sequence[NewerGroups[Any]] = (self.consumers, self.shares, self.streams)
+        self._describes: dict[Api, Describe] = {
+            apis.CONSUMER_GROUP_DESCRIBE: self.consumers.describe,
+            apis.SHARE_GROUP_DESCRIBE: self.shares.describe,
+            apis.STREAMS_GROUP_DESCRIBE: self.streams.describe,
         }
         self._several: dict[Api, Callable[[Step, Call], None]] = {
             apis.OFFSET_FETCH: self._offset_fetch,
             apis.DESCRIBE_GROUPS: self._describe,
-            apis.CONSUMER_GROUP_DESCRIBE: partial(
-                self._describe_newer, apis.CONSUMER_GROUP_DESCRIBE, self.consumers
-            ),
-            apis.SHARE_GROUP_DESCRIBE: partial(
-                self._describe_newer, apis.SHARE_GROUP_DESCRIBE, self.shares
-            ),
+            **{api: partial(self._describe_newer, api) for api in self._describes},
             apis.DESCRIBE_SHARE_GROUP_OFFSETS: self._describe_share_offsets,
             apis.LIST_GROUPS: self._list,
             apis.DELETE_GROUPS: self._delete,
@@ -218,16 +230,16 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
         shard.weight.move(self.weight)
         loader.resume(shard, step)
         for group in shard.groups.values():
-            self.consumers.resume(shard, step, group)
-            self.shares.resume(shard, step, group)
+            for newer in self._newer:
+                newer.resume(shard, step, group)
         self._look_for_expired(shard.partition, step)
 
     def _resigned(self, shard: GroupShard, step: Step) -> None:
         shard.weight.move(None)
         for group in shard.groups.values():
             rebalance.fail_waiting(step, group, ErrorCode.NOT_COORDINATOR)
-            self.consumers.resigned(step, group)
-            self.shares.resigned(step, group)
+            for newer in self._newer:
+                newer.resigned(step, group)
         self.shares.left(shard, step)
 
     # ---- requests --------------------------------------------------------------------------
@@ -274,7 +286,7 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
             _fetched(step, request, failed)
         elif api is apis.DESCRIBE_GROUPS:
             step.answer(answer, groups=[admin.described_error(g, error) for g in body.groups])
-        elif api in (apis.CONSUMER_GROUP_DESCRIBE, apis.SHARE_GROUP_DESCRIBE):
+        elif api in self._describes:
             rows = [not_described(name, error) for name in admin.distinct(body.group_ids)]
             step.answer(answer, groups=rows)
         elif api is apis.DESCRIBE_SHARE_GROUP_OFFSETS:
@@ -363,11 +375,9 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
         few = len(request.body.groups) <= FEW
         self._begin_listing(step, apis.DESCRIBE_GROUPS, request, begin, few=few)
 
-    def _describe_newer(
-        self, api: Api, groups: ConsumerGroups | ShareGroups, step: Step, request: Call
-    ) -> None:
+    def _describe_newer(self, api: Api, step: Step, request: Call) -> None:
         def begin(request: Call) -> Listing:
-            return _NewerDescriptions(request, self.where, groups)
+            return _NewerDescriptions(request, self.where, self._describes[api])
 
         few = len(request.body.group_ids) <= FEW
         self._begin_listing(step, api, request, begin, few=few)
@@ -435,14 +445,14 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
             ended(step, code)
 
         turn = Turn(lambda _changes, _step: {}, told, delete)
-        groups = self.consumers if group.share is None else self.shares
-        groups.take_turn(shard, step, group, turn)
+        newer = next(one for one in self._newer if one.state_of(group) is not None)
+        newer.take_turn(shard, step, group, turn)
 
     def topics_changed(self, names: Collection[str], step: Step) -> None:
         """Topics were created, changed or deleted."""
         for shard in self.shards.values():
-            self.consumers.topics_changed(shard, names)
-            self.shares.topics_changed(shard, names)
+            for newer in self._newer:
+                newer.topics_changed(shard, names)
 
     def looked_up(self, lookup: Lookup, found: Found, step: Step) -> None:
         """The topics of a group's patterns were looked up."""
@@ -473,6 +483,8 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
             self.consumers.expire(shard, step, group, (kind, member_id))
         elif kind == SHARE_SESSION:
             self.shares.expire(shard, step, group, (kind, member_id))
+        elif kind in STREAMS_TIMERS:
+            self.streams.expire(shard, step, group, (kind, member_id))
         elif kind == "session":
             rebalance.expire_session(shard, step, group, member_id)
         elif kind == "join":

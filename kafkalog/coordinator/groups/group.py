@@ -17,6 +17,7 @@ from kafkalog.coordinator.consumer_groups.records import CLASSIC
 from kafkalog.coordinator.consumer_groups.state import ConsumerGroup
 from kafkalog.coordinator.share_groups.state import ShareGroup
 from kafkalog.coordinator.step import Answer
+from kafkalog.coordinator.streams_groups.state import StreamsGroup
 from kafkalog.coordinator.weight import Weight
 from kafkalog.types import TopicPartition
 from kafkalog.wire.values import ZERO_UUID
@@ -225,6 +226,8 @@ class Group:
         """Its members that heartbeat (KIP-848); None: it is no consumer group."""
         self.share: ShareGroup | None = None
         """Its members that share partitions (KIP-932); None: it is no share group."""
+        self.streams: StreamsGroup | None = None
+        """Its members that process tasks (KIP-1071); None: it is no streams group."""
         self._joined = 0
         self._support: Counter[str] = Counter()
 
@@ -250,9 +253,9 @@ class Group:
         return self.state is State.EMPTY and not (self.newer and self.newer.members)
 
     @property
-    def newer(self) -> NewerGroup | None:
-        """Its members that heartbeat, of either type."""
-        return self.share if self.consumer is None else self.consumer
+    def newer(self) -> NewerGroup[Any, Any] | None:
+        """Its members that heartbeat, of any type."""
+        return self.consumer or self.share or self.streams
 
     @property
     def is_classic(self) -> bool:
@@ -271,6 +274,12 @@ class Group:
         """True if it has members that heartbeat, or a write about them is in progress."""
         consumer = self.consumer
         return consumer is not None and bool(consumer.members or consumer.writing)
+
+    @property
+    def takes_tasks(self) -> bool:
+        """True if it has members that process tasks, or a write about them is in progress."""
+        streams = self.streams
+        return streams is not None and bool(streams.members or streams.writing)
 
     @property
     def can_rebalance(self) -> bool:
@@ -457,6 +466,8 @@ class Group:
         """True if members use the topic; if that is unknown, they do."""
         if self.consumer is not None and not self.is_classic:
             return topic in self.consumer.topics
+        if self.streams is not None and not self.is_classic:
+            return self.streams.reads(topic)
         if self.topics is None:
             return self.protocol_type == CONSUMER
         return topic in self.topics

@@ -149,7 +149,7 @@ def _join(shard: GroupShard, step: Step, group: Group, request: Call) -> ErrorCo
         return ErrorCode.GROUP_MAX_SIZE_REACHED
     if group.state is State.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if records.is_share(group):
+    if records.is_share(group) or group.takes_tasks:
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if not group.supports(body.protocol_type, (p.name for p in body.protocols)):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL

@@ -20,6 +20,8 @@ from kafkalog.coordinator.journal import JournalBatch, StoredRecord
 from kafkalog.coordinator.share_groups import records as share_records
 from kafkalog.coordinator.share_groups.state import ShareGroup
 from kafkalog.coordinator.step import Step
+from kafkalog.coordinator.streams_groups import records as streams_records
+from kafkalog.coordinator.streams_groups.state import StreamsGroup
 from kafkalog.errors import KafkalogError
 from kafkalog.types import TopicPartition
 from kafkalog.wire.records import OFFSETS
@@ -31,6 +33,8 @@ LOG = logging.getLogger(__name__)
 
 Where = tuple[str, TopicPartition]
 """Group, and the partition whose offset was committed."""
+_KINDS = (consumer_records.KINDS, share_records.KINDS, streams_records.KINDS)
+"""The kinds of records that are read, by the type of group."""
 Raw = tuple[int, bytes]
 """Position in the journal and undecoded value: most are replaced by a later one."""
 
@@ -63,7 +67,7 @@ class _Load:
         self.foreign: dict[str, dict[bytes, int]] = {}
         """Live records of newer group types, with their kinds, by group."""
         self.newer: dict[str, dict[bytes, tuple[Struct, int, bytes]]] = {}
-        """Live records of consumer and share groups: key, position and undecoded value, by
+        """Live records of groups whose members heartbeat: key, position and undecoded value, by
         group."""
         self.offsets: dict[Where, Raw] = {}
         self.pending: dict[int, dict[Where, Raw]] = {}  # by producer id
@@ -123,7 +127,7 @@ class _Load:
                 self.newer.get(key.group_id, {}).pop(record.key, None)
             else:
                 self.foreign.setdefault(key.group_id, {})[record.key] = kind
-                if kind in consumer_records.KINDS or kind in share_records.KINDS:
+                if any(kind in kinds for kinds in _KINDS):
                     live = self.newer.setdefault(key.group_id, {})
                     live[record.key] = key, record.offset, record.value
         elif name not in self.strange:
@@ -159,25 +163,31 @@ class _Load:
 
     def _make_newer(self, group_id: str, found: dict[bytes, tuple[Struct, int, bytes]]) -> None:
         group = self._group(group_id)
-        of_share = next(iter(group.foreign.values())) in share_records.KINDS
-        kinds = share_records.KINDS if of_share else consumer_records.KINDS
-        share, consumer = ShareGroup(group.weight), ConsumerGroup(group.weight)
+        first = next(iter(group.foreign.values()))
+        kinds = next(some for some in _KINDS if first in some)
+        if kinds is share_records.KINDS:
+            group.share = ShareGroup(group.weight)
+        elif kinds is streams_records.KINDS:
+            group.streams = StreamsGroup(group.weight)
+        else:
+            group.consumer = ConsumerGroup(group.weight)
         for raw_key, (key, offset, value) in found.items():
             kind = group.foreign[raw_key]
             if kind not in kinds:
                 continue
             try:
                 _, fields = OFFSETS.decode_value(kinds[kind], value)
-                if of_share:
-                    share_records.put(share, kind, key, fields, self.wall_ms)
-                else:
-                    consumer_records.put(consumer, kind, key, fields)
+                self._put(group, kind, key, fields)
             except KafkalogError as error:
                 self._skip(offset, error)
-        if of_share:
-            group.share = share
-        else:
-            group.consumer = consumer
+
+    def _put(self, group: Group, kind: int, key: Struct, fields: Struct) -> None:
+        if group.share is not None:
+            share_records.put(group.share, kind, key, fields, self.wall_ms)
+        elif group.streams is not None:
+            streams_records.put(group.streams, kind, key, fields)
+        elif group.consumer is not None:
+            consumer_records.put(group.consumer, kind, key, fields)
 
     def _decoded(self, raw: Raw) -> CommittedOffset | None:
         try:

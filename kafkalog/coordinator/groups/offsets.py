@@ -26,6 +26,7 @@ from kafkalog.coordinator.groups.group import (
 from kafkalog.coordinator.groups.groups import validate_member
 from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.step import Body, Call, JournalRecord, Producer, Step
+from kafkalog.coordinator.streams_groups.commits import check_streams_commit, check_streams_fetch
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.values import ZERO_UUID
@@ -34,6 +35,7 @@ __all__ = [
     "IDS_VERSION",
     "TXN_IDS_VERSION",
     "Known",
+    "check_member",
     "commit",
     "commit_failed",
     "delete",
@@ -44,7 +46,6 @@ __all__ = [
     "fetch",
     "fetch_failed",
     "limited",
-    "partitions_of",
     "take",
     "write_commit",
 ]
@@ -205,9 +206,9 @@ def _check_commit(group: Group | None, request: Call, known: Known) -> ErrorCode
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if records.is_share(group):
         return ErrorCode.GROUP_ID_NOT_FOUND
-    if group.consumer is not None and not group.is_classic:
+    if group.newer is not None and not group.is_classic:
         sender = Committer(body.member_id, generation, body.group_instance_id, request.version)
-        return check_commit(group.consumer, sender, partitions_of(request, known))
+        return check_member(group, sender, request, known)
     if generation < 0 and group.state is State.EMPTY:
         return ErrorCode.NONE
     error = validate_member(group, body.member_id, body.group_instance_id)
@@ -219,12 +220,17 @@ def _check_commit(group: Group | None, request: Call, known: Known) -> ErrorCode
     return error
 
 
-def partitions_of(request: Call, known: Known) -> Iterator[tuple[UUID, int]]:
-    """The partitions for which a request commits, by the ids of their topics."""
-    for requested in request.body.topics:
-        topic = _topic(requested, known, _commits_by_id(request))
-        for partition in requested.partitions:
-            yield topic.id, partition.partition_index
+def check_member(group: Group, sender: Committer, request: Call, known: Known) -> ErrorCode:
+    """Check that a member that heartbeats may make the request's commits."""
+    named = (
+        (_topic(one, known, _commits_by_id(request)), partition.partition_index)
+        for one in request.body.topics for partition in one.partitions
+    )  # fmt: skip
+    if group.streams is not None:
+        partitions = ((topic.name, number) for topic, number in named)
+        return check_streams_commit(group.streams, sender, partitions)
+    assert group.consumer is not None, group.group_id
+    return check_commit(group.consumer, sender, ((topic.id, number) for topic, number in named))
 
 
 def take(
@@ -348,10 +354,12 @@ def fetch(shard: GroupShard, requested: Any, stable: bool, known: Known, by_id: 
 
 def _check_fetch(group: Group, requested: Any) -> ErrorCode:
     """Check that the member that asks is one of the group's.  Kafka checks this for groups whose
-    members heartbeat; of those of a streams group none is known here."""
+    members heartbeat."""
     if records.newer_type(group) is None or records.is_share(group) or group.is_classic:
         return ErrorCode.NONE
     member_id, epoch = getattr(requested, "member_id", None), getattr(requested, "member_epoch", -1)
+    if group.streams is not None:
+        return check_streams_fetch(group.streams, member_id, epoch)
     return check_fetch(group.consumer or ConsumerGroup(), member_id, epoch)
 
 
@@ -476,7 +484,7 @@ def tombstones(group: Group, gone: Iterable[TopicPartition]) -> list[JournalReco
 def expired(group: Group, wall_ms: int, retention_ms: int) -> list[TopicPartition]:
     """The offsets of a group that have expired."""
     since_ms: int | None = None
-    if group.consumer is not None and not group.is_classic:
+    if group.newer is not None and not group.is_classic:
         pass  # some time after the commit, unless a member subscribes to the topic
     elif group.protocol_type is not None and group.state is State.EMPTY and group.state_ms >= 0:
         since_ms = group.state_ms  # all of them, some time after the last member left
@@ -504,7 +512,7 @@ def expire(shard: GroupShard, step: Step) -> None:
     """Delete expired offsets, then groups that have become empty."""
     retention_ms = shard.config.offsets_retention_minutes * MINUTE_MS
     for group in list(shard.live()):
-        changes = group.consumer is not None and group.consumer.writing
+        changes = group.newer is not None and group.newer.writing
         if group.commits or changes or records.is_share(group):
             continue  # a tombstone now would follow a newer commit, or depend on the outcome
         gone = expired(group, step.wall_ms, retention_ms)

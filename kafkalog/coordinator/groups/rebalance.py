@@ -289,12 +289,14 @@ def write_group(
         settle(step, ErrorCode.UNKNOWN_SERVER_ERROR)
         return
     # An empty group of a newer type becomes a classic one.
-    foreign, consumer = group.newer_keys, group.consumer
+    foreign, consumer, streams = group.newer_keys, group.consumer, group.streams
     group.foreign = {}
-    if consumer is not None:
-        consumer.unsure.clear()
-        if not consumer.waiting:
-            group.consumer = None
+    for newer in (consumer, streams):
+        if newer is not None:
+            newer.unsure.clear()
+    if consumer is not None and not consumer.waiting:
+        group.consumer = None
+    group.streams = None
     group.recorded = True
     group.writing += 1
 
@@ -303,6 +305,7 @@ def write_group(
         if error is not ErrorCode.NONE:
             group.foreign.update(foreign)
             group.consumer = group.consumer or consumer  # members may have come since
+            group.streams = streams
         settle(step, error)
 
     step.write(shard.partition, [*records.foreign_tombstones(foreign), record], settled)

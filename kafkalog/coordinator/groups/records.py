@@ -27,6 +27,7 @@ __all__ = [
     "FOREIGN_KINDS",
     "REBALANCE_FOLLOWS",
     "SHARE",
+    "STREAMS",
     "foreign_tombstones",
     "group_key",
     "group_record",
@@ -142,6 +143,8 @@ def newer_type(group: Group) -> str | None:
     """Which type of FOREIGN a group has; None: a classic one."""
     if group.share is not None:
         return SHARE
+    if group.streams is not None:
+        return STREAMS
     kind = next(iter(group.foreign.values()), None)
     return next((name for name, kinds in FOREIGN.items() if kind in kinds), None)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafkalog.coordinator.consumer_groups.commits import Committer, check_commit
+from kafkalog.coordinator.consumer_groups.commits import Committer
 from kafkalog.coordinator.core import append_error
 from kafkalog.coordinator.groups import offsets, records
 from kafkalog.coordinator.groups.group import Group, State, offset_bytes
@@ -69,9 +69,9 @@ def _check(group: Group | None, request: Call, known: Known) -> ErrorCode:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if records.is_share(group):
         return ErrorCode.GROUP_ID_NOT_FOUND
-    if group.consumer is not None and not group.is_classic:
+    if group.newer is not None and not group.is_classic:
         sender = Committer(member_id, generation, instance_id, request.version, True)
-        error = check_commit(group.consumer, sender, offsets.partitions_of(request, known))
+        error = offsets.check_member(group, sender, request, known)
         stale = error is ErrorCode.STALE_MEMBER_EPOCH and request.version < offsets.TXN_IDS_VERSION
         return ErrorCode.ILLEGAL_GENERATION if stale else error
     if generation < 0 and group.state is State.EMPTY:

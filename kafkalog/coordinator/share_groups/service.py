@@ -3,7 +3,7 @@ there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from typing import Any, ClassVar
@@ -13,7 +13,7 @@ from kafkalog.coordinator.consumer_groups.describe import not_described
 from kafkalog.coordinator.consumer_groups.epochs import Limits, Now
 from kafkalog.coordinator.consumer_groups.member import JOINING, Member
 from kafkalog.coordinator.consumer_groups.refusal import Refusal
-from kafkalog.coordinator.consumer_groups.sessions import NewerGroups, nobody
+from kafkalog.coordinator.consumer_groups.sessions import NewerGroups, OwnSettings, nobody
 from kafkalog.coordinator.consumer_groups.topics import Topics
 from kafkalog.coordinator.consumer_groups.turns import Turn
 from kafkalog.coordinator.groups.group import Group, State
@@ -52,9 +52,7 @@ class ShareGroups(NewerGroups[ShareGroup]):
         "assignment_ms": "share.assignment.interval.ms",
     }
 
-    def __init__(
-        self, config: GroupConfig, topics: Topics, own: Callable[[str], Mapping[str, int]]
-    ) -> None:
+    def __init__(self, config: GroupConfig, topics: Topics, own: OwnSettings) -> None:
         """`own`: a group's own settings, by name."""
         super().__init__(topics, own)
         self.config = config
@@ -284,7 +282,7 @@ class ShareGroups(NewerGroups[ShareGroup]):
 
     # ---- the rest --------------------------------------------------------------------------
 
-    def describe(self, shard: GroupShard, group_id: str) -> Body:
+    def describe(self, shard: GroupShard, group_id: str, _request: Call) -> Body:
         """A group of ShareGroupDescribe's answer."""
         try:
             group = self.existing(shard, group_id)

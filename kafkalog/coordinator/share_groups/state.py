@@ -11,7 +11,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from kafkalog.coordinator.consumer_groups.base import NewerGroup
-from kafkalog.coordinator.consumer_groups.member import PARTITION_BYTES, TOPIC_BYTES
+from kafkalog.coordinator.consumer_groups.member import PARTITION_BYTES, TOPIC_BYTES, Member
 
 __all__ = ["NO_STATES", "Kept", "ShareGroup", "ShareState", "States"]
 
@@ -55,7 +55,7 @@ def _states_bytes(states: States | None) -> int:
     return sum(TOPIC_BYTES + len(name) for name in names) + PARTITION_BYTES * count
 
 
-class ShareGroup(NewerGroup):
+class ShareGroup(NewerGroup[Member, UUID]):
     """One group.  Only for the coordinator's thread."""
 
     states: States | None = None

@@ -156,6 +156,8 @@ ROUTES: dict[int, Route] = {
         (apis.DESCRIBE_SHARE_GROUP_OFFSETS, groups.to_share_groups),
         (apis.ALTER_SHARE_GROUP_OFFSETS, groups.to_share_groups),
         (apis.DELETE_SHARE_GROUP_OFFSETS, groups.to_share_groups),
+        (apis.STREAMS_GROUP_HEARTBEAT, groups.to_streams_groups),
+        (apis.STREAMS_GROUP_DESCRIBE, groups.to_streams_groups),
         (apis.INITIALIZE_SHARE_GROUP_STATE, share_states.to_coordinator, (_ACTION, _CLUSTER)),
         (apis.READ_SHARE_GROUP_STATE, share_states.to_coordinator, (_ACTION, _CLUSTER)),
         (apis.WRITE_SHARE_GROUP_STATE, share_states.to_coordinator, (_ACTION, _CLUSTER)),

@@ -30,6 +30,7 @@ OF_FEATURES = (
     apis.INITIALIZE_SHARE_GROUP_STATE, apis.READ_SHARE_GROUP_STATE, apis.WRITE_SHARE_GROUP_STATE,
     apis.DELETE_SHARE_GROUP_STATE, apis.READ_SHARE_GROUP_STATE_SUMMARY,
     apis.SHARE_FETCH, apis.SHARE_ACKNOWLEDGE,
+    apis.STREAMS_GROUP_HEARTBEAT, apis.STREAMS_GROUP_DESCRIBE,
 )  # fmt: skip
 """APIs of features, which are levels in the metadata log."""
 Rows = tuple[tuple[int, int, int], ...]

@@ -1,14 +1,15 @@
 """Groups: FindCoordinator, also of other coordinators, is answered here, all else by the group
 coordinator."""
 
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
 from kafkalog.coordinator.partitions import partition_for
 from kafkalog.coordinator.share_state.state import SharePartition
 from kafkalog.errors import for_clients
-from kafkalog.metadata.levels import GROUP_VERSION, SHARE_VERSION
-from kafkalog.security.permissions import Kind, Operation
+from kafkalog.metadata.levels import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION
+from kafkalog.security.permissions import CLUSTER_NAME, Kind, Operation
 from kafkalog.server.failures import code_of
 from kafkalog.server.handlers.common import call_of, node_entry
 from kafkalog.server.journal import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
@@ -18,7 +19,10 @@ from kafkalog.server.topics import internal_topic
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["find_coordinator", "to_consumer_groups", "to_coordinator", "to_share_groups"]
+__all__ = [
+    "find_coordinator", "to_consumer_groups", "to_coordinator", "to_share_groups",
+    "to_streams_groups",
+]  # fmt: skip
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 """The key types of FindCoordinator."""
@@ -121,6 +125,29 @@ def to_share_groups(node: Node, request: Request) -> dict[str, Any] | None:
         names = [one.group_id for one in request.body.groups]
         return {"groups": [{"group_id": name, **unsupported} for name in names]}
     return unsupported
+
+
+def to_streams_groups(node: Node, request: Request) -> dict[str, Any] | None:
+    """Hand a request about streams groups to the coordinator, if the cluster has them."""
+    if node.image.features.get(STREAMS_VERSION, 0):
+        call = call_of(request)
+        if request.api is apis.STREAMS_GROUP_HEARTBEAT and node.admission.guards(request.peer):
+            call = call._replace(creatable=partial(_creatable, node, request.peer))
+        node.coordinator.submit(request.api, call, here=True)
+        return None
+    unsupported: dict[str, Any] = {"error_code": ErrorCode.UNSUPPORTED_VERSION}
+    if request.api is apis.STREAMS_GROUP_HEARTBEAT:
+        return unsupported
+    return {"groups": [{"group_id": one, **unsupported} for one in request.body.group_ids]}
+
+
+def _creatable(node: Node, peer: Any, names: Collection[str]) -> Collection[str]:
+    """Those of some topics that a caller may create."""
+    admission = node.admission
+    if admission.allows(peer, Operation.CREATE, Kind.CLUSTER, CLUSTER_NAME, quiet=True):
+        return names
+    found: set[str] = admission.allowed(peer, Operation.CREATE, Kind.TOPIC, names)
+    return found
 
 
 def to_coordinator(node: Node, request: Request) -> None:

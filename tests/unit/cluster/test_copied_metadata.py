@@ -225,8 +225,8 @@ def test_features_of_new_kinds_of_groups_are_warned_of(
     levels = [("streams.version", 1)]
     records = [("FeatureLevelRecord", {"name": n, "feature_level": level}) for n, level in levels]
     copied.append(first() + batch(1, LEVEL, *records), 4, EPOCH)
-    for name, level in levels:
-        assert f"{name} is {level}" in caplog.text
+    assert "share.version is 2" in caplog.text
+    assert "streams.version" not in caplog.text
 
 
 def test_share_groups_are_served(manager: Manager, caplog: pytest.LogCaptureFixture) -> None:

@@ -102,7 +102,6 @@ def test_unsupported_settings_are_reported() -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("group.streams.assignors", "it is not supported yet"),
         ("follower.fetch.last.tiered.offset.enable", "kafkalog has no tiered storage"),
         ("remote.log.index.file.cache.ttl.ms", "kafkalog has no tiered storage"),
         ("config.providers", "values are used as they are in the file"),

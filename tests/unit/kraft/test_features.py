@@ -71,7 +71,7 @@ def test_levels_go_down_and_up(raw: Raw) -> None:
         (TV, 1, 0, "The controller does not support the given upgrade type."),
         ("group.version", 2, 1, "Local controller 1 only supports versions 0-1"),
         ("share.version", 3, 1, "Local controller 1 only supports versions 0-2"),
-        ("streams.version", 1, 1, "Local controller 1 does not support this feature."),
+        ("streams.version", 2, 1, "Local controller 1 only supports versions 0-1"),
         ("none.such", 0, 2, "Feature none.such not found."),
         ("metadata.version", LEVEL + 1, 1, IN_RANGE),
         ("metadata.version", 0, 2, IN_RANGE),

@@ -63,7 +63,7 @@ def test_a_new_directory_is_kafkas(data: Path, metadata: MetadataLog) -> None:
     assert meta.cluster_id == metadata.image.cluster_id
     assert metadata.image.features == {
         "metadata.version": 27, "group.version": 1, "transaction.version": 2,
-        "eligible.leader.replicas.version": 1, "share.version": 1,
+        "eligible.leader.replicas.version": 1, "share.version": 1, "streams.version": 1,
     }  # fmt: skip
     assert metadata.image.config(4, "") == {"min.insync.replicas": "1"}
     topic_id = parse_partition_metadata((data / METADATA / "partition.metadata").read_bytes())

@@ -194,10 +194,10 @@ def test_a_handler_that_fails_is_answered_and_logged_once_with_its_request(
 @pytest.mark.parametrize(
     ("api", "version", "body"),
     [
-        (apis.STREAMS_GROUP_HEARTBEAT, 0, {"group_id": "g", "member_epoch": 0}),
+        (apis.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE, 0, {"group_id": "g"}),
         (apis.PUSH_TELEMETRY, 0, {"metrics": b""}),
     ],
-    ids=["groups", "telemetry"],
+    ids=["topologies", "telemetry"],
 )  # fmt: skip
 def test_known_unserved_requests_are_answered(
     raw: Raw, caplog: pytest.LogCaptureFixture, api: Api, version: int, body: dict[str, Any]

@@ -35,7 +35,7 @@ def test_every_version_lists_every_served_api(raw: Raw, version: int) -> None:
     told = [("metadata.version", 7)] if version >= 3 else []
     zero = (
         "eligible.leader.replicas.version", "kraft.version", "transaction.version",
-        "group.version", "share.version",
+        "group.version", "share.version", "streams.version",
     )  # fmt: skip
     told += [(name, 0) for name in zero] if version >= 4 else []
     assert [(f.name, f.min_version) for f in found.supported_features] == told
@@ -64,7 +64,7 @@ def test_features_in_use_are_announced(raw: Raw) -> None:
     told = {one.name: one.max_version_level for one in found.finalized_features}
     assert told == {
         "metadata.version": 27, "eligible.leader.replicas.version": 1, "transaction.version": 2,
-        "group.version": 1, "share.version": 1,
+        "group.version": 1, "share.version": 1, "streams.version": 1,
     }  # fmt: skip
 
 

@@ -22,12 +22,10 @@ def test_served_versions_can_be_encoded(api: apis.Api) -> None:
 
 def test_unserved_requests_are_known() -> None:
     assert apis.PRODUCE.served == range(14)
-    assert apis.STREAMS_GROUP_HEARTBEAT.served is None
-    assert (apis.STREAMS_GROUP_HEARTBEAT.min_version, apis.STREAMS_GROUP_HEARTBEAT.max_version) == (
-        0,
-        1,
-    )
-    assert apis.STREAMS_GROUP_HEARTBEAT.key not in apis.SERVED
+    unserved = apis.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE
+    assert unserved.served is None
+    assert (unserved.min_version, unserved.max_version) == (0, 0)
+    assert unserved.key not in apis.SERVED
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -1,0 +1,297 @@
+"""The parts of the core of streams groups: sizes of topics, the assignor, one member's steps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kafkalog.coordinator.consumer_groups.reconcile import MustRejoin
+from kafkalog.coordinator.consumer_groups.topics import NO_TOPICS, Topic
+from kafkalog.coordinator.streams_groups.assignor import Assignee, TaskSpec, sticky
+from kafkalog.coordinator.streams_groups.configured import Configured, Status, configured
+from kafkalog.coordinator.streams_groups.member import (
+    Given,
+    Role,
+    StreamsMember,
+    StreamsState,
+    TasksOf,
+)
+from kafkalog.coordinator.streams_groups.reconcile import Goal, next_step
+from kafkalog.coordinator.streams_groups.topology import topology_in
+from kafkalog.wire import apis
+from tests.unit.coordinator.streams_group_calls import internal, subtopology, topology
+
+ACTIVE, STANDBY, WARMUP = Role
+A0, S0, W0 = (ACTIVE, "0"), (STANDBY, "0"), (WARMUP, "0")
+
+
+# ---- sizes of topics -----------------------------------------------------------------------
+
+
+def sized(found: dict[str, Any], **counts: int) -> Configured:
+    """A topology, compared with topics of these sizes."""
+    api = apis.STREAMS_GROUP_HEARTBEAT
+    body = {"group_id": "s", "member_id": "a", "member_epoch": 0, "topology": found}
+    decoded = api.decode_request(1, api.encode_request(1, body)).topology
+    topics = {name: Topic(UUID(int=1), count, 1) for name, count in counts.items()}
+    return configured(topology_in(decoded), NO_TOPICS._replace(topic=topics.get))
+
+
+def together(*sources: int, again: tuple[int, ...] = ()) -> dict[str, Any]:
+    """A copartition group."""
+    return {
+        "source_topics": list(sources), "source_topic_regex": [],
+        "repartition_source_topics": list(again),
+    }  # fmt: skip
+
+
+def test_a_repartition_topic_is_as_large_as_its_largest_source() -> None:
+    found = sized(
+        topology(
+            subtopology("0", "t", "u", repartition_sink_topics=["r"]),
+            subtopology("1", repartition_source_topics=[internal("r")],
+                        repartition_sink_topics=["q"]),
+            subtopology("2", repartition_source_topics=[internal("q")],
+                        state_changelog_topics=[internal("c")]),
+        ),
+        t=3, u=5,
+    )  # fmt: skip
+    assert {name: one.partitions for name, one in found.missing.items()} == {"r": 5, "q": 5, "c": 5}
+    assert found.parts is not None
+    assert [part.tasks for part in found.parts.values()] == [5, 5, 5]
+
+
+def test_a_repartition_topic_may_have_a_size_of_its_own() -> None:
+    found = sized(
+        topology(
+            subtopology("0", "t", repartition_sink_topics=["r"]),
+            subtopology("1", repartition_source_topics=[internal("r", 7)]),
+        ),
+        t=3,
+    )
+    assert found.missing["r"].partitions == 7
+
+
+def test_joined_topics_are_equally_large() -> None:
+    join = subtopology(
+        "1", "u", repartition_source_topics=[internal("r")],
+        copartition_groups=[together(0, again=(0,))],
+    )  # fmt: skip
+    flows = subtopology("0", "t", repartition_sink_topics=["r"])
+    assert sized(topology(flows, join), t=3, u=8).missing["r"].partitions == 8
+    pair = topology(subtopology("0", "t", "u", copartition_groups=[together(0, 1)]))
+    problem = sized(pair, t=3, u=8).problem
+    assert problem is not None
+    detail = "Following topics do not have the same number of partitions: [{t=3, u=8}]"
+    assert problem == (Status.INCORRECTLY_PARTITIONED_TOPICS, detail)
+    fixed = {**join, "repartition_source_topics": [internal("r", 2)]}
+    problem = sized(topology(flows, fixed), t=3, u=8).problem
+    assert problem is not None
+    assert problem.detail == (
+        "Number of partitions [2] of repartition topic [r] doesn't match number of partitions [8] "
+        "of the source topic."
+    )
+
+
+def test_joined_repartition_topics_take_the_larger_size() -> None:
+    found = topology(
+        subtopology("0", "t", repartition_sink_topics=["r"]),
+        subtopology("1", "u", repartition_sink_topics=["q"]),
+        subtopology("2", repartition_source_topics=[internal("r"), internal("q")],
+                    copartition_groups=[together(again=(0, 1))]),
+    )  # fmt: skip
+    sizes = {name: one.partitions for name, one in sized(found, t=3, u=8).missing.items()}
+    assert sizes == {"r": 8, "q": 8}
+
+
+def test_too_many_tasks_are_refused() -> None:
+    problem = sized(topology(subtopology("0", "t")), t=50_001).problem
+    assert problem is not None
+    assert problem.detail == "The topology has 50001 tasks, wanted at most 50000."
+
+
+# ---- the assignor --------------------------------------------------------------------------
+
+
+def spec(
+    members: Mapping[str, Any], standbys: int = 0, stateful: str = "1", **tasks: int
+) -> TaskSpec:
+    """`members`: process, tasks and offsets of each."""
+    made = {
+        name: Assignee(one.get("process", name), one.get("has", {}), one.get("offsets", {}))
+        for name, one in members.items()
+    }
+    sizes = {name.removeprefix("_"): count for name, count in tasks.items()}
+    return TaskSpec(made, sizes, frozenset(stateful) & sizes.keys(), standbys)
+
+
+def has(**parts: list[int]) -> Given:
+    """`a0=[1]`: active for partition 1 of subtopology 0; s: standby."""
+    roles = {"a": ACTIVE, "s": STANDBY, "w": WARMUP}
+    return {(roles[name[0]], name[1:]): dict.fromkeys(some, 1) for name, some in parts.items()}
+
+
+def check(made: TaskSpec) -> dict[str, dict[TasksOf, set[int]]]:
+    """The assignment, which gives each task once, and copies to other processes."""
+    found = sticky(made)
+    holders: dict[tuple[str, int], list[tuple[Role, str]]] = {}
+    for name, parts in found.items():
+        for (role, subtopology_id), numbers in parts.items():
+            for number in numbers:
+                place = role, made.members[name].process_id
+                holders.setdefault((subtopology_id, number), []).append(place)
+    every = {(name, n) for name, count in made.tasks.items() for n in range(count)}
+    assert holders.keys() == (every if made.members else set())
+    processes = len({one.process_id for one in made.members.values()})
+    for (name, _), places in holders.items():
+        copies = min(made.standbys, processes - 1) if name in made.stateful else 0
+        assert Counter(role for role, _ in places) == Counter(
+            {ACTIVE: 1, **({STANDBY: copies} if copies else {})}
+        )
+        assert len({process for _, process in places}) == len(places), "one process has it twice"
+    return found
+
+
+@pytest.mark.parametrize("members", range(6))
+@pytest.mark.parametrize("standbys", range(3))
+def test_every_task_has_a_member(members: int, standbys: int) -> None:
+    found = check(spec({f"m{n}": {} for n in range(members)}, standbys, _0=3, _1=5))
+    counts = [
+        sum(len(numbers) for (role, _), numbers in parts.items() if role is ACTIVE)
+        for parts in found.values()
+    ]
+    assert max(counts, default=0) - min(counts, default=0) <= 1
+
+
+def test_tasks_stay_where_they_are() -> None:
+    members = {"a": {"has": has(a0=[2, 1])}, "b": {"has": has(a0=[0])}}
+    found = check(spec(members, _0=4))
+    assert found == {"a": {A0: {1, 2}}, "b": {A0: {0, 3}}}
+
+
+def test_a_task_moves_to_a_copy_of_its_state() -> None:
+    members = {"b": {}, "c": {"has": has(s1=[0])}}
+    assert 0 in check(spec(members, _1=2))["c"][ACTIVE, "1"]
+    late = {"b": {"offsets": {("1", 0): 5}}, "c": {"offsets": {("1", 0): 9}}}
+    assert check(spec(late, _1=2))["c"] == {(ACTIVE, "1"): {0}}, "the one that is further on"
+
+
+def test_members_of_a_process_share_no_task() -> None:
+    members = {"a1": {"process": "a"}, "a2": {"process": "a"}, "b": {"process": "b"}}
+    check(spec(members, 1, _0=2, _1=6))
+    check(spec(members, 2, _1=1))
+
+
+def test_an_active_task_may_become_a_copy() -> None:
+    members = {"a": {"has": has(a1=[0, 1, 2, 3])}, "b": {}}
+    found = check(spec(members, 1, _1=4))
+    assert found["a"][STANDBY, "1"] == found["b"][ACTIVE, "1"]
+
+
+# ---- one member's steps --------------------------------------------------------------------
+
+
+def goal(epoch: int, tasks: Mapping[TasksOf, set[int]] | None = None, **holders: list[str]) -> Goal:
+    """`holders`: the processes that have a task: `a0_1` is partition 1 of the active tasks of 0."""
+    names = {"a": ACTIVE, "s": STANDBY, "w": WARMUP}
+    held = {
+        (names[where[0]], where[1:].split("_")[0], int(where.split("_")[1])): Counter(some)
+        for where, some in holders.items()
+    }
+
+    def processes(role: Role, subtopology_id: str, number: int) -> Counter[str]:
+        return held.get((role, subtopology_id, number), Counter())
+
+    made = {key: frozenset(some) for key, some in (tasks or {}).items()}
+    return Goal(epoch, made, processes)
+
+
+def member(state: StreamsState = StreamsState.STABLE, epoch: int = 3, **fields: Any) -> Any:
+    return StreamsMember("m", epoch, epoch - 1, state, process_id="p", **fields)
+
+
+def test_a_member_gets_free_tasks_at_once() -> None:
+    moved = next_step(member(), goal(5, {A0: {1, 2}, S0: {3}}), None)
+    assert (moved.epoch, moved.previous_epoch, moved.state) == (5, 3, StreamsState.STABLE)
+    assert moved.assigned == {A0: {1: 5, 2: 5}, S0: {3: 0}}
+
+
+def test_a_member_waits_for_tasks_of_others() -> None:
+    first = next_step(member(), goal(5, {A0: {1, 2}}, a0_1=["q"]), None)
+    assert (first.state, first.assigned) == (StreamsState.UNRELEASED, {A0: {2: 5}})
+    again = next_step(first, goal(5, {A0: {1, 2}}, a0_1=["q"], a0_2=["p"]), {})
+    assert again.state is StreamsState.UNRELEASED
+    last = next_step(again, goal(5, {A0: {1, 2}}, a0_2=["p"]), {})
+    assert (last.state, last.assigned) == (StreamsState.STABLE, {A0: {1: 5, 2: 5}})
+
+
+def test_a_member_first_gives_tasks_up() -> None:
+    before = member(assigned={A0: {1: 2, 2: 2}})
+    to = goal(5, {A0: {2, 3}}, a0_1=["p"], a0_2=["p"])
+    first = next_step(before, to, None)
+    assert (first.epoch, first.state) == (3, StreamsState.UNREVOKED)
+    assert (first.assigned, first.revoking) == ({A0: {2: 2}}, {A0: {1: 2}})
+    assert next_step(first, to, {A0: {1}}) == first
+    assert next_step(first, to, None) == first
+    last = next_step(first, to, {A0: {2}})
+    assert (last.epoch, last.state) == (5, StreamsState.STABLE)
+    assert (last.assigned, last.revoking) == ({A0: {2: 2, 3: 5}}, {})
+
+
+def test_a_task_that_is_given_up_is_not_said_to_be_had() -> None:
+    before = member(assigned={A0: {1: 2}})
+    moved = next_step(before, goal(5, {}, a0_1=["p"]), {})
+    assert (moved.epoch, moved.state, moved.assigned) == (5, StreamsState.STABLE, {})
+
+
+def test_a_standby_becomes_active_once_the_task_is_free() -> None:
+    before = member(assigned={S0: {1: 0}})
+    waits = next_step(before, goal(5, {A0: {1}}, a0_1=["q"], s0_1=["p"]), None)
+    assert (waits.state, waits.assigned) == (StreamsState.UNRELEASED, {S0: {1: 0}})
+    done = next_step(waits, goal(5, {A0: {1}}, s0_1=["p"]), None)
+    assert (done.state, done.assigned) == (StreamsState.STABLE, {A0: {1: 5}})
+
+
+def test_an_active_task_becomes_a_standby_of_the_same_member() -> None:
+    before = member(assigned={A0: {1: 2}})
+    first = next_step(before, goal(5, {S0: {1}}, a0_1=["p"]), None)
+    assert (first.state, first.assigned, first.revoking) == (
+        StreamsState.UNREVOKED, {S0: {1: 0}}, {A0: {1: 2}},
+    )  # fmt: skip
+    last = next_step(first, goal(5, {S0: {1}}, a0_1=["p"], s0_1=["p"]), {S0: {1}})
+    assert (last.state, last.assigned) == (StreamsState.STABLE, {S0: {1: 0}})
+
+
+def test_copies_change_their_role_without_being_given_up() -> None:
+    before = member(assigned={S0: {1: 0}, W0: {2: 0}})
+    to = goal(5, {W0: {1}, S0: {2}}, s0_1=["p"], w0_2=["p"])
+    moved = next_step(before, to, None)
+    assert (moved.state, moved.assigned, moved.revoking) == (
+        StreamsState.STABLE, {W0: {1: 0}, S0: {2: 0}}, {},
+    )  # fmt: skip
+
+
+def test_one_process_has_a_task_once() -> None:
+    for holders in ({"a0_1": ["p"]}, {"s0_1": ["p"]}, {"w0_1": ["p"]}):
+        waits = next_step(member(), goal(5, {S0: {1}}, **holders), None)
+        assert (waits.state, waits.assigned) == (StreamsState.UNRELEASED, {})
+    for holders in ({"a0_1": ["q"]}, {"s0_1": ["q"]}):
+        moved = next_step(member(), goal(5, {S0: {1}}, **holders), None)
+        assert moved.assigned == {S0: {1: 0}}
+    waits = next_step(member(), goal(5, {A0: {1}}, s0_1=["p"]), None)
+    assert waits.state is StreamsState.UNRELEASED
+    moved = next_step(member(), goal(5, {A0: {1}}, s0_1=["q"]), None)
+    assert moved.state is StreamsState.STABLE
+
+
+def test_a_member_in_an_unknown_state_begins_again() -> None:
+    before = member(StreamsState.UNKNOWN)
+    with pytest.raises(MustRejoin):
+        next_step(before, goal(5, {A0: {1}}), None)
+    with pytest.raises(MustRejoin):
+        next_step(before, goal(5, {A0: {1}}), {A0: {1}})
+    assert next_step(before, goal(5, {A0: {1}}), {}).assigned == {A0: {1: 5}}
