@@ -29,16 +29,13 @@ SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "offsets.topic.replication.factor": "1",
 }
-NOT_SERVED = "streams groups (KIP-1071) are not served yet"
 
 
 @pytest.fixture
 def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[servers.Server]:
     """A broker for one test, which may kill it; its parameter is the kind and, for the word count,
     the protocol of the group."""
-    side, protocol = request.param
-    if (side, protocol) == ("kafkalog", "streams"):
-        pytest.skip(NOT_SERVED)
+    side, _protocol = request.param
     settings = {**SETTINGS}
     if side == "kafkalog":
         settings["kafkalog.durability"] = "fsync"
