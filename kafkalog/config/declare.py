@@ -302,6 +302,8 @@ class Words(Setting[tuple[str, ...]]):
         example: str = "",
         **rest: Any,
     ) -> None:
+        """`repeats` among the rest: a word may come more than once."""
+        self.repeats = bool(rest.pop("repeats", False))
         super().__init__(default, text, **rest)
         self.choices = tuple(choices)
         self.pattern = pattern
@@ -314,7 +316,7 @@ class Words(Setting[tuple[str, ...]]):
             words = tuple(word.strip() for word in found)
         else:
             raise TypeError
-        if len(set(words)) != len(words):
+        if not self.repeats and len(set(words)) != len(words):
             raise ValueError
         for word in words:
             known = word in self.choices if self.choices else re.fullmatch(self.pattern, word)
@@ -324,7 +326,7 @@ class Words(Setting[tuple[str, ...]]):
 
     def wanted(self) -> str:
         of = ", ".join(self.choices) if self.choices else self.example
-        return f"a list of {of}, each at most once"
+        return f"a list of {of}" + ("" if self.repeats else ", each at most once")
 
     def show(self, value: Any) -> str:
         return ",".join(value)

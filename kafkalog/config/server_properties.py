@@ -63,7 +63,6 @@ _IGNORED = {
     "request.timeout.ms": _ONE_NODE,
     "reserved.broker.max.id": "ignored: node.id may be any number",
     "broker.id.generation.enable": "ignored: a new node of a cluster needs node.id; alone it is 1",
-    "telemetry.max.bytes": _LATER,
     "principal.builder.class": _NOBODY,
     "create.topic.policy.class.name": _NOBODY,
     "alter.config.policy.class.name": _NOBODY,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kafkalog.config.broker import BrokerConfig
+from kafkalog.config.client_metrics import SubscriptionSettings
 from kafkalog.config.declare import Secret, Setting, Words
 from kafkalog.config.listeners import own_setting
 from kafkalog.config.protection import bare_name, refuse_protection
@@ -19,16 +20,8 @@ from kafkalog.config.ssl import KEY_SETTINGS
 from kafkalog.config.topic import TopicConfig
 from kafkalog.disk.layout import topic_problem
 from kafkalog.errors import InvalidSetting, NotFound, UnknownSetting
-from kafkalog.metadata.group_configs import group_entries, problem_of
-from kafkalog.metadata.image import (
-    BROKER,
-    CLIENT_METRICS,
-    ELIGIBLE_REPLICAS,
-    GROUP,
-    TOPIC,
-    MetadataImage,
-)
-from kafkalog.metadata.levels import GROUP_VERSION
+from kafkalog.metadata.image import BROKER, CLIENT_METRICS, ELIGIBLE_REPLICAS, TOPIC, MetadataImage
+from kafkalog.metadata.own_settings import OWN_SETTINGS
 from kafkalog.metadata.requests import (
     ResourceChange,
     SettingChange,
@@ -76,8 +69,10 @@ MIN_INSYNC = "min.insync.replicas"
 SEGMENT_BYTES = "segment.bytes"
 _SENSITIVE = re.compile(r"password|secret|credential|jaas|\.key$|keystore|truststore")
 
-_ALONE = frozenset(s.name for s in TopicConfig.table.values() if not s.synonym)
-"""Topic settings without a broker-wide default."""
+_ALONE = frozenset((
+    *(s.name for s in TopicConfig.table.values() if not s.synonym), *SubscriptionSettings.table,
+))  # fmt: skip
+"""Settings of topics and subscriptions without a broker-wide default."""
 
 Record = tuple[str, Any]
 KeyCheck = Callable[[MetadataImage], None]
@@ -250,13 +245,13 @@ def _check_resource(image: MetadataImage, kind: int, name: str) -> None:
         _check_broker_name(image, name)
     elif kind == BROKER_LOGGER:
         raise Refused(ErrorCode.INVALID_REQUEST, "There are no loggers to set: this is no JVM.")
-    elif kind == CLIENT_METRICS or (kind == GROUP and not image.features.get(GROUP_VERSION)):
-        what = "client metrics" if kind == CLIENT_METRICS else "groups"
-        raise Refused(ErrorCode.INVALID_REQUEST, f"There are no settings of {what} here.")
-    elif kind == GROUP and not name:
-        raise Refused(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
-    elif kind != GROUP:
+    elif kind not in OWN_SETTINGS:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {kind}")
+    elif not image.features.get(OWN_SETTINGS[kind].feature):
+        what = f"There are no settings of {OWN_SETTINGS[kind].title} here."
+        raise Refused(ErrorCode.INVALID_REQUEST, what)
+    elif not name:
+        raise Refused(ErrorCode.INVALID_REQUEST, OWN_SETTINGS[kind].nameless)
 
 
 # ---- altering --------------------------------------------------------------------------------
@@ -373,9 +368,9 @@ def _alter(
             after = image._replace(configs={**image.configs, (kind, name): new})
             if kind == TOPIC:
                 checked_topic_configs(image, name, new, static)
-            elif kind == GROUP:
-                if problem := problem_of(image.config(kind, name), new, static):
-                    raise Refused(ErrorCode.INVALID_CONFIG, problem)
+            elif kind in OWN_SETTINGS:
+                if problem := OWN_SETTINGS[kind].problem(image.config(kind, name), new, static):
+                    raise Refused(*problem)
             else:
                 _check_broker(image, name, changed, static)
                 _check_topics(image, after, static)
@@ -430,11 +425,13 @@ def describe_configs(
 def _entries(
     image: MetadataImage, kind: int, name: str, static: BrokerConfig
 ) -> Iterator[dict[str, Any]]:
-    if kind == GROUP and image.features.get(GROUP_VERSION):
-        return (_entry(*one) for one in group_entries(image.config(kind, name), static))
-    if kind in (CLIENT_METRICS, GROUP):
-        return (_entry(key, [(key, value, TOPIC_SOURCE)], None)
-                for key, value in image.config(kind, name).items())  # fmt: skip
+    if (own := OWN_SETTINGS.get(kind)) is not None:
+        given = image.config(kind, name)
+        if image.features.get(own.feature):
+            if not name and kind == CLIENT_METRICS:
+                raise Refused(ErrorCode.INVALID_REQUEST, own.nameless)
+            return (_entry(*one) for one in own.entries(given, static))
+        return (_entry(key, [(key, value, TOPIC_SOURCE)], None) for key, value in given.items())
     if kind == TOPIC and (problem := topic_problem(name)) is not None:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
     _check_resource(image, kind, name)

@@ -14,7 +14,7 @@ from kafkalog.config.consumer_group import GroupSettings, own_problem
 from kafkalog.config.declare import Setting
 from kafkalog.errors import InvalidSetting
 
-__all__ = ["GROUP_SOURCE", "GroupEntry", "group_entries", "problem_of"]
+__all__ = ["DEFAULT_SOURCE", "GROUP_SOURCE", "SettingEntry", "group_entries", "problem_of"]
 
 GROUP_SOURCE, STATIC_SOURCE, DEFAULT_SOURCE = 8, 4, 5
 """Where a value comes from; the numbers are Kafka's."""
@@ -41,8 +41,8 @@ def problem_of(
     return own_problem(own, static) or share_records.own_problem(of_records, static)
 
 
-class GroupEntry(NamedTuple):
-    """A setting of a group, as clients see it."""
+class SettingEntry(NamedTuple):
+    """A setting of a group, or of a subscription, as clients see it."""
 
     name: str
     chain: list[tuple[str, str | None, int]]
@@ -50,7 +50,7 @@ class GroupEntry(NamedTuple):
     setting: Setting[Any] | None
 
 
-def group_entries(own: Mapping[str, str], static: BrokerConfig) -> Iterator[GroupEntry]:
+def group_entries(own: Mapping[str, str], static: BrokerConfig) -> Iterator[SettingEntry]:
     """Every setting of a group, for DescribeConfigs."""
     for name, setting in GroupSettings.table.items():
         stands = setting.synonym in static  # a setting of the broker stands for it
@@ -63,7 +63,7 @@ def group_entries(own: Mapping[str, str], static: BrokerConfig) -> Iterator[Grou
         elif name in share_records.NAMES:
             chain.append((name, setting.show(setting.default), DEFAULT_SOURCE))
         if chain:
-            yield GroupEntry(name, chain, setting)
+            yield SettingEntry(name, chain, setting)
     for name, value in own.items():
         if name not in GroupSettings.table:
-            yield GroupEntry(name, [(name, value, GROUP_SOURCE)], None)
+            yield SettingEntry(name, [(name, value, GROUP_SOURCE)], None)

@@ -14,8 +14,8 @@ from kafkalog.coordinator.consumer_groups.changes import Changes
 from kafkalog.coordinator.consumer_groups.refusal import Refusal
 from kafkalog.coordinator.consumer_groups.state import ConsumerGroup, Resolved
 from kafkalog.coordinator.consumer_groups.topics import Topics, group_hash
-from kafkalog.coordinator.pattern import NODES_MAX, PART_WORK, Pattern
 from kafkalog.errors import ArgumentError
+from kafkalog.pattern import NODES_MAX, PART_WORK, Pattern
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [

@@ -12,11 +12,11 @@ from contextlib import suppress
 from itertools import groupby
 
 from kafkalog.coordinator.listings import Listing, each_of
-from kafkalog.coordinator.pattern import Pattern
 from kafkalog.coordinator.step import Body, Call, Step
 from kafkalog.coordinator.transactions.shard import TransactionShard
 from kafkalog.coordinator.transactions.transaction import State, Transaction
 from kafkalog.errors import ArgumentError
+from kafkalog.pattern import Pattern
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["Descriptions", "Filters", "TransactionListing", "described_error"]

@@ -124,7 +124,29 @@ def test_lists_grow_and_shrink(image: MetadataImage) -> None:
         ((BROKER, "1"), ("log.flush.interval.ms", SET, "1"), "NONE"),
         ((BROKER, ""), ("my.plugins.setting", SET, "1"), "NONE"),
         ((8, "1"), ("root", SET, "INFO"), "INVALID_REQUEST"),
-        ((16, "m"), ("metrics", SET, "x"), "INVALID_REQUEST"),
+        ((16, "m"), ("metrics", SET, "a., b.,a."), "NONE"),
+        ((16, "m"), ("metrics", SET, ""), "NONE"),
+        ((16, "m"), ("metrics", SET, "*"), "NONE"),
+        ((16, "m"), ("metrics", SET, "a,,b"), "INVALID_CONFIG"),
+        ((16, "m"), ("metrics", SET, None), "INVALID_REQUEST"),
+        ((16, "m"), ("metrics", APPEND, "c"), "INVALID_CONFIG"),
+        ((16, ""), ("metrics", SET, "a"), "INVALID_REQUEST"),
+        ((16, "m"), ("nope", SET, "x"), "INVALID_REQUEST"),
+        ((16, "m"), ("interval.ms", SET, "99"), "INVALID_REQUEST"),
+        ((16, "m"), ("interval.ms", SET, "-1"), "INVALID_REQUEST"),
+        ((16, "m"), ("interval.ms", SET, "3600001"), "INVALID_REQUEST"),
+        ((16, "m"), ("interval.ms", SET, "3000000000"), "INVALID_CONFIG"),
+        ((16, "m"), ("interval.ms", SET, "x"), "INVALID_CONFIG"),
+        ((16, "m"), ("interval.ms", SET, " 100 "), "NONE"),
+        ((16, "m"), ("interval.ms", SET, "3600000"), "NONE"),
+        ((16, "m"), ("match", SET, "client_id= a.* , client_source_port=[0-9]+"), "NONE"),
+        ((16, "m"), ("match", SET, ""), "NONE"),
+        ((16, "m"), ("match", SET, "client_id"), "INVALID_CONFIG"),
+        ((16, "m"), ("match", SET, "client_id="), "INVALID_CONFIG"),
+        ((16, "m"), ("match", SET, "client_id=a=b"), "INVALID_CONFIG"),
+        ((16, "m"), ("match", SET, "client_id=a("), "INVALID_CONFIG"),
+        ((16, "m"), ("match", SET, "nope=x"), "INVALID_CONFIG"),
+        ((16, "m"), ("match", SET, ","), "INVALID_CONFIG"),
         ((32, "g"), ("x", SET, "x"), "INVALID_REQUEST"),
         ((3, "g"), ("x", SET, "x"), "INVALID_REQUEST"),
     ],
@@ -263,7 +285,6 @@ def test_a_brokers_settings(image: MetadataImage) -> None:
         ((BROKER, "x"), "INVALID_REQUEST"),
         ((8, "1"), "INVALID_REQUEST"),
         ((1, "1"), "INVALID_REQUEST"),
-        ((16, "m"), "NONE"),
         ((32, "g"), "NONE"),
     ],
 )
@@ -306,3 +327,31 @@ def test_whatever_is_accepted_is_obeyed(
             _, told = described(image, (TOPIC, topic))
             for key, setting in TopicConfig.table.items():
                 assert setting.parse(told[key]["value"]) == config[key]
+
+
+def test_subscriptions_to_clients_metrics_are_described(image: MetadataImage) -> None:
+    """As by Kafka 4.4: also one that does not exist, with the defaults."""
+    at = (16, "m")
+    code, entries = described(image, at, include_synonyms=True)
+    assert (code, {name: (e["value"], e["config_source"], e["config_type"], e["synonyms"])
+                   for name, e in entries.items()}) == (
+        0, {"interval.ms": ("300000", 5, 3, []), "match": ("", 5, 7, []),
+            "metrics": ("", 5, 7, [])},
+    )  # fmt: skip
+    image, _ = incremental(image, at, ("metrics", SET, "a.,b."))
+    _, entries = described(image, at, include_synonyms=True, include_documentation=True)
+    entry = entries["metrics"]
+    assert (entry["value"], entry["config_source"], entry["read_only"]) == ("a.,b.", 7, False)
+    assert entry["synonyms"] == [{"name": "metrics", "value": "a.,b.", "source": 7}]
+    assert "beginnings" in entry["documentation"]
+    image, _ = incremental(image, at, ("metrics", DELETE, None))
+    assert image.configs == {}, "one without settings is gone"
+
+
+def test_there_is_no_nameless_subscription(image: MetadataImage) -> None:
+    assert described(image, (16, ""))[0] == ErrorCode.INVALID_REQUEST
+
+
+def test_a_cluster_on_zookeeper_has_no_subscriptions() -> None:
+    after, code = incremental(empty_image("cluster", 1), (16, "m"), ("metrics", SET, "a"))
+    assert (code, after.configs) == ("INVALID_REQUEST", {})

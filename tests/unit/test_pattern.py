@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.coordinator.pattern import CACHED_MAX, NODES_MAX, WORK_MAX, Pattern
 from kafkalog.errors import ArgumentError
+from kafkalog.pattern import CACHED_MAX, NODES_MAX, WORK_MAX, Pattern
 
 
 def as_re2(pattern: str, text: str) -> bool:

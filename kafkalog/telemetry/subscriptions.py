@@ -1,0 +1,93 @@
+"""The subscriptions of a client: its metrics, and how often they are sent.  Pure.
+
+Source: KIP-714; Kafka's ClientMetricsConfigs.
+"""
+
+from __future__ import annotations
+
+import zlib
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from kafkalog.config.client_metrics import SELECTORS, SubscriptionSettings
+from kafkalog.errors import ArgumentError, InvalidSetting
+from kafkalog.pattern import Pattern
+
+__all__ = ["ALL", "Client", "Subscription", "Wanted", "wanted"]
+
+ALL = "*"
+"""Stands for all metrics."""
+
+
+class Client(NamedTuple):
+    """The client of a request, as `match` sees it: in the order of SELECTORS."""
+
+    instance_id: UUID
+    client_id: str
+    software_name: str
+    software_version: str
+    address: str
+    port: int
+
+    def properties(self) -> Mapping[str, str]:
+        """By the names that `match` has."""
+        text = urlsafe_b64encode(self.instance_id.bytes).decode().rstrip("=")  # as Kafka writes it
+        return dict(zip(SELECTORS, (text, *map(str, self[1:])), strict=True))
+
+
+class Subscription:
+    """One resource of type CLIENT_METRICS."""
+
+    def __init__(self, own: Mapping[str, str]) -> None:
+        """`own`: its settings; unknown ones have no effect.
+
+        Raises: InvalidSetting.
+        """
+        known = {name: text for name, text in own.items() if name in SubscriptionSettings.table}
+        settings = SubscriptionSettings(known)
+        self.metrics = settings.metrics
+        self.interval_ms = settings.interval_ms
+        self._match: dict[str, str] = {}
+        for one in settings.match:
+            name, _, pattern = (part.strip() for part in one.partition("="))
+            try:
+                Pattern(pattern)
+            except ArgumentError as problem:
+                raise InvalidSetting(f"match: found {one!r}: {problem}") from None
+            self._match[name] = pattern
+
+    def matches(self, client: Client) -> bool:
+        """True if it is for this client.  A pattern that needs too much work matches nobody."""
+        found = client.properties()
+        try:  # compiled again each time, so that no client spends another one's work
+            return all(Pattern(text).matches(found[name]) for name, text in self._match.items())
+        except ArgumentError:
+            return False
+
+
+class Wanted(NamedTuple):
+    """The subscriptions of one client, taken together."""
+
+    subscription_id: int
+    """Signed, of 32 bits: it changes with the others, and differs between clients."""
+    metrics: tuple[str, ...]
+    """Beginnings of names, sorted; (ALL,): all of them; empty: none."""
+    interval_ms: int
+
+
+def wanted(client: Client, subscriptions: Iterable[Subscription]) -> Wanted:
+    """The request to a client: the metrics of all subscriptions that match, at the shortest
+    interval."""
+    mine = [one for one in subscriptions if one.matches(client)]
+    names = {name for one in mine for name in one.metrics}
+    metrics = (ALL,) if ALL in names else tuple(sorted(names))
+    usual_ms = SubscriptionSettings.interval_ms.default
+    interval_ms = min((one.interval_ms for one in mine), default=usual_ms)
+    interval_ms = min(interval_ms, usual_ms)
+    number = client.instance_id.int
+    mixed = zlib.crc32(f"{','.join(metrics)} {interval_ms}".encode())
+    for shift in range(0, 128, 32):
+        mixed ^= number >> shift & 0xFFFFFFFF
+    return Wanted(mixed - (mixed >> 31 << 32), metrics, interval_ms)
