@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kafkalog.client.admin import Admin
     from kafkalog.client.consumer.consumer import Consumer
     from kafkalog.log.scan.topic import TopicScan
+    from kafkalog.telemetry.pushed import PushedMetrics
 
 __all__ = ["Store", "Topic"]
 
@@ -206,6 +207,10 @@ class Store:
     def metrics(self) -> dict[str, float]:
         """All metrics now, as `kafkalog.Broker.metrics`.  Raises: Closed, ReadOnly."""
         return self._writable("metrics").metrics()
+
+    def client_metrics(self) -> list[PushedMetrics]:
+        """As `kafkalog.Broker.client_metrics`.  Raises: Closed, ReadOnly."""
+        return self._writable("clients' metrics").client_metrics()
 
     # ---- topics ------------------------------------------------------------------------
 

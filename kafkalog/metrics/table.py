@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kafkalog.metrics.clients_table import CLIENTS
 from kafkalog.metrics.cluster_table import CLUSTER, NODE
 from kafkalog.metrics.coordinator_table import COORDINATORS
 from kafkalog.metrics.network_table import NETWORK, TOPICS
@@ -16,6 +17,7 @@ PARTS = (
     ("Logs", STORAGE),
     ("Replicas and controllers", CLUSTER),
     ("Groups and transactions", COORDINATORS),
+    ("Clients that send metrics", CLIENTS),
 )
 """Headings, and the metrics below each."""
 METRICS = tuple(one for _, metrics in PARTS for one in metrics)

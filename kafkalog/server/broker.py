@@ -24,6 +24,7 @@ from kafkalog.replication.options import fetcher_options
 from kafkalog.server.admission import Admission, authorizer_of
 from kafkalog.server.appends import Appends
 from kafkalog.server.authentication import Authentication
+from kafkalog.server.client_telemetry import telemetry_of
 from kafkalog.server.controller_apis.forwarder import ControllerForwarder
 from kafkalog.server.controller_apis.interface import ControllerApis
 from kafkalog.server.controller_apis.member import ClusterMember
@@ -250,6 +251,7 @@ class Broker(Watched):
             share_states=shared.states, persister=shared.persister, shares=shared.records,
             markers=markers, continuations=continuations, deletions=deletions,
             controller_apis=self._controller_apis(forwarder), peers=peers,
+            telemetry=telemetry_of(config, metadata, reactor, clock),
         )  # fmt: skip
         self._start(self._node, endpoints)
 
@@ -313,7 +315,7 @@ class Broker(Watched):
     def _start(self, node: Node, endpoints: Sequence[tuple[str, str, int, int]]) -> None:
         """Start all parts."""
         reactor = node.reactor
-        routes = routes_of(on_zookeeper=node.on_zookeeper, under_controllers=node.under_controllers)
+        routes = routes_of(node.on_zookeeper, node.under_controllers, node.telemetry.enabled)
         dispatch = Dispatch(node, routes)
         workers = self._owned(
             Workers(reactor, dispatch, self._name, node.bulk, node.quotas.resolve), Workers.join
@@ -350,10 +352,8 @@ class Broker(Watched):
                 self._undo.append(self._controller.stop)  # while it can still answer
             self._undo.append(self._controlled_shutdown)
         names = [one.name for one in node.advertised]
-        self._watching.follow_broker(BrokerParts(
-            node, Serving(reactor, dispatch.errors, node.authentication, names), self._replicas,
-            self._controls,
-        ))  # fmt: skip
+        serving = Serving(reactor, dispatch.errors, node.authentication, names)
+        self._watching.follow_broker(BrokerParts(node, serving, self._replicas, self._controls))
 
     @property
     def _controls(self) -> Callable[[], bool] | None:

@@ -560,9 +560,7 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
     (apis.OFFSET_DELETE, _whole(_DELETE, _G, "group_id"), _each(_READ, _T, "topics")),
     # Their handlers check each topic: those of a session, too.
     *((api, _whole(_READ, _G, "group_id")) for api in (apis.SHARE_FETCH, apis.SHARE_ACKNOWLEDGE)),
-    (apis.API_VERSIONS,),
-    (apis.SASL_HANDSHAKE,),
-    (apis.SASL_AUTHENTICATE,),
+    (apis.API_VERSIONS,), (apis.SASL_HANDSHAKE,), (apis.SASL_AUTHENTICATE,),
     (apis.CREATE_TOPICS, _create_topics),
     (apis.DELETE_TOPICS, _delete_topics),
     (apis.CREATE_PARTITIONS, _each(_ALTER, _T, "topics")),
@@ -587,6 +585,8 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
     (apis.INCREMENTAL_ALTER_CONFIGS, _settings(_ALTER_CONFIGS)),
     # DescribeCluster shows everyone the brokers, and the operations that it may do.
     (apis.DESCRIBE_CLUSTER,),
+    # Everyone may send metrics: whose are wanted, the subscriptions say.
+    (apis.GET_TELEMETRY_SUBSCRIPTIONS,), (apis.PUSH_TELEMETRY,),
     # The handlers check each token.
     (apis.CREATE_DELEGATION_TOKEN,), (apis.RENEW_DELEGATION_TOKEN,),
     (apis.EXPIRE_DELEGATION_TOKEN,), (apis.DESCRIBE_DELEGATION_TOKEN,),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kafkalog.metadata.source import Described, Metadata
     from kafkalog.server.admission import Admission
     from kafkalog.server.authentication import Authentication
+    from kafkalog.server.client_telemetry import ClientTelemetry
     from kafkalog.server.controller_apis.interface import ControllerApis
     from kafkalog.server.network.reactor import Reactor
     from kafkalog.server.partitions import Partitions
@@ -125,6 +126,8 @@ class Node(NamedTuple):
     """Requests to other brokers; None: a single node."""
     shares: "Shares"
     """The share groups' records of the partitions that are led here."""
+    telemetry: "ClientTelemetry"
+    """The metrics that clients send."""
 
     @property
     def clock(self) -> Clock:

@@ -42,6 +42,8 @@ class Peer(NamedTuple):
     """The number of the listener in the order of `listeners`, or INSIDE."""
     principal: int
     """The principal of its connection: a number of `Admission`, ANONYMOUS before authentication."""
+    port: int = 0
+    """Its port; 0 without one."""
 
 
 class Meter(Protocol):
@@ -90,7 +92,9 @@ class Request:
         self.correlation_id: int = raw.correlation_id
         self.subject: bytes | None = raw.subject
         """DER of the subject of the client's certificate; None: it showed none."""
-        self.peer = Peer(raw.client_id, _host(raw.peer), raw.listener, raw.principal)
+        self.peer = Peer(
+            raw.client_id, _host(raw.peer), raw.listener, raw.principal, _port(raw.peer)
+        )
         self.body: Any = raw.body
         """The bytes after the header, later the decoded Struct."""
         self.size: int = raw.body_bytes
@@ -272,3 +276,8 @@ def _host(peer: str) -> str:
     if not peer.rpartition(":")[1]:
         return peer
     return "/" + peer.rpartition(":")[0].strip("[]")
+
+
+def _port(peer: str) -> int:
+    text = peer.rpartition(":")[2]
+    return int(text) if text.isascii() and text.isdigit() else 0

@@ -58,10 +58,6 @@ from kafkalog.wire.tables.later.quorum import (
     VOTE,
 )
 from kafkalog.wire.tables.later.streams import STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE
-from kafkalog.wire.tables.later.telemetry import (
-    GET_TELEMETRY_SUBSCRIPTIONS,
-    PUSH_TELEMETRY,
-)
 from kafkalog.wire.tables.partitions import (
     DELETE_RECORDS,
     DESCRIBE_PRODUCERS,
@@ -88,6 +84,7 @@ from kafkalog.wire.tables.share_state import (
     WRITE_SHARE_GROUP_STATE,
 )
 from kafkalog.wire.tables.streams_groups import STREAMS_GROUP_DESCRIBE, STREAMS_GROUP_HEARTBEAT
+from kafkalog.wire.tables.telemetry import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 from kafkalog.wire.tables.tokens import (
     CREATE_DELEGATION_TOKEN,
     DESCRIBE_DELEGATION_TOKEN,

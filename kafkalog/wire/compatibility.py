@@ -125,6 +125,8 @@ NOTES = {
     55: _METADATA_LOG,
     60: "No broker is ever fenced here.",
     64: _METADATA_LOG,
+    71: "Not by a node of a cluster on ZooKeeper, nor with kafkalog.client.metrics.enable=false.",
+    72: "As GetTelemetrySubscriptions.",
     94: _METADATA_LOG,
 }
 

@@ -109,6 +109,8 @@ WORST: dict[Api, dict[str, Any]] = {
     apis.UNREGISTER_BROKER: {"broker_id": 77},
     apis.UNREGISTER_CONTROLLER: {"controller_id": 77},
     apis.LIST_CONFIG_RESOURCES: {},
+    apis.GET_TELEMETRY_SUBSCRIPTIONS: {},
+    apis.PUSH_TELEMETRY: {"terminating": True, "compression_type": 0},
     apis.SASL_HANDSHAKE: {},
     apis.SASL_AUTHENTICATE: {},
     apis.DESCRIBE_ACLS: {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1,

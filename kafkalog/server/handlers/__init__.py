@@ -5,6 +5,7 @@ fields, or None when it has answered or will.
 """
 
 from collections.abc import Callable, Collection, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 from kafkalog.security.permissions import Kind, Operation
@@ -27,6 +28,7 @@ from kafkalog.server.handlers import (
     sasl,
     share_states,
     shares,
+    telemetry,
     tokens,
     transactions,
     users,
@@ -165,6 +167,8 @@ ROUTES: dict[int, Route] = {
         (apis.READ_SHARE_GROUP_STATE_SUMMARY, share_states.to_coordinator, (_ACTION, _CLUSTER)),
         (apis.SHARE_FETCH, shares.share_fetch),
         (apis.SHARE_ACKNOWLEDGE, shares.share_acknowledge),
+        (apis.GET_TELEMETRY_SUBSCRIPTIONS, telemetry.get_telemetry_subscriptions),
+        (apis.PUSH_TELEMETRY, telemetry.push_telemetry),
     )
 }  # fmt: skip
 """By API key: exactly the APIs that wire/tables says our broker serves."""
@@ -194,16 +198,16 @@ OF_CONTROLLER: dict[int, Route] = {
 """Requests from brokers to the controller."""
 
 
-_OF_MEMBER = Routes(api_versions.announced(True), {**ROUTES, **OF_CONTROLLER}, CONTROLS)
-_ALONE = Routes(api_versions.announced(False), ROUTES)
-_UNDER_CONTROLLERS = Routes(
-    api_versions.announced(False, under_controllers=True), {**ROUTES, **OF_VOTERS},
-    forwarded=FORWARDED,
-)  # fmt: skip
+@cache
+def routes_of(
+    on_zookeeper: bool = False, under_controllers: bool = False, telemetry: bool = True
+) -> Routes:
+    """A broker's: of a single node, of one on ZooKeeper, or of one in a KRaft cluster.
 
-
-def routes_of(*, on_zookeeper: bool = False, under_controllers: bool = False) -> Routes:
-    """A broker's: of a single node, of one on ZooKeeper, or of one in a KRaft cluster."""
+    `telemetry`: it receives clients' metrics."""
+    announced = api_versions.announced(on_zookeeper, under_controllers, telemetry)
     if on_zookeeper:
-        return _OF_MEMBER
-    return _UNDER_CONTROLLERS if under_controllers else _ALONE
+        return Routes(announced, {**ROUTES, **OF_CONTROLLER}, CONTROLS)
+    if under_controllers:
+        return Routes(announced, {**ROUTES, **OF_VOTERS}, forwarded=FORWARDED)
+    return Routes(announced, ROUTES)

@@ -33,15 +33,24 @@ OF_FEATURES = (
     apis.STREAMS_GROUP_HEARTBEAT, apis.STREAMS_GROUP_DESCRIBE,
 )  # fmt: skip
 """APIs of features, which are levels in the metadata log."""
+OF_TELEMETRY = (apis.GET_TELEMETRY_SUBSCRIPTIONS, apis.PUSH_TELEMETRY)
+"""APIs of clients' metrics: as in Kafka, clients that see them use them."""
 Rows = tuple[tuple[int, int, int], ...]
 """Keys of APIs, with their first and last versions."""
+NAMED_SINCE = 3
+"""From this version on, clients name their software."""
 ZERO_SINCE = 4
 """A feature whose lowest level is 0 must not be reported to older clients (KAFKA-17492)."""
 
 
 def api_versions(node: Node, request: Request) -> None:
     """Every API with its versions, and the levels of features."""
-    answer_versions(node, request, _rows(node.on_zookeeper, node.under_controllers))
+    telemetry, body = node.telemetry, request.body
+    if request.version >= NAMED_SINCE:
+        name, version = body.client_software_name, body.client_software_version
+        telemetry.note_software(request.connection, name, version)
+    rows = _rows(node.on_zookeeper, node.under_controllers, telemetry.enabled)
+    answer_versions(node, request, rows)
 
 
 def answer_versions(node: Serving, request: Request, rows: Rows) -> None:
@@ -62,7 +71,7 @@ def _refused(node: Serving, request: Request) -> ErrorCode:
     """Check the client's software name, and that it reached the intended node (KIP-1242)."""
     body = request.body
     software = (body.client_software_name, body.client_software_version)
-    if request.version >= 3 and not all(map(SOFTWARE.fullmatch, software)):
+    if request.version >= NAMED_SINCE and not all(map(SOFTWARE.fullmatch, software)):
         return ErrorCode.INVALID_REQUEST
     if (body.cluster_id is None) != (body.node_id == -1):
         return ErrorCode.INVALID_REQUEST
@@ -72,21 +81,23 @@ def _refused(node: Serving, request: Request) -> ErrorCode:
 
 
 @cache
-def announced(member: bool, under_controllers: bool = False) -> Mapping[int, range]:
+def announced(
+    member: bool, under_controllers: bool = False, telemetry: bool = True
+) -> Mapping[int, range]:
     """The versions of each API that is announced, by key.  `member`: by a node on ZooKeeper, each
-    of which may be asked as the controller; `under_controllers`: by a broker of a KRaft cluster."""
-    if under_controllers:
-        return {**apis.SERVED, **{api.key: api.versions for api in OF_VOTERS}}
-    if not member:
-        return apis.SERVED
-    served = {**apis.SERVED, **{api.key: api.versions for api in OF_CONTROLLER}}
-    hidden = {api.key for api in (*OF_METADATA_LOG, *OF_FEATURES)}
+    of which may be asked as the controller; `under_controllers`: by a broker of a KRaft cluster;
+    `telemetry`: by one that receives clients' metrics."""
+    more = (*OF_VOTERS,) if under_controllers else (*OF_CONTROLLER,) if member else ()
+    served = {**apis.SERVED, **{api.key: api.versions for api in more}}
+    hidden = {api.key for api in (*OF_METADATA_LOG, *OF_FEATURES, *OF_TELEMETRY) if member}
+    if not telemetry:
+        hidden |= {api.key for api in OF_TELEMETRY}
     return {key: served[key] for key in served.keys() - hidden}
 
 
 @cache
-def _rows(member: bool, under_controllers: bool) -> Rows:
-    return rows_of(announced(member, under_controllers))
+def _rows(member: bool, under_controllers: bool, telemetry: bool) -> Rows:
+    return rows_of(announced(member, under_controllers, telemetry))
 
 
 def rows_of(versions: Mapping[int, range]) -> Rows:

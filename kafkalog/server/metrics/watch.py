@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
 
 from kafkalog.client.link.software import software
 from kafkalog.errors import KafkalogError
@@ -14,10 +15,11 @@ from kafkalog.metrics import exposition
 from kafkalog.metrics.endpoint import OK, TEXT, UNAVAILABLE, Endpoint, Page
 from kafkalog.metrics.metric import Readings
 from kafkalog.metrics.table import METRICS
-from kafkalog.server.metrics import cluster, coordinators, network, storage
+from kafkalog.server.metrics import clients, cluster, coordinators, network, storage
 from kafkalog.server.metrics.health import missing_of_broker, missing_of_controller
 from kafkalog.server.metrics.labels import Labels
 from kafkalog.server.network.listeners import is_loopback
+from kafkalog.telemetry.pushed import PushedMetrics
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ class Watch:
         self._topics = Labels[str](config.kafkalog_metrics_max_topics)
         self._partitions = Labels[TopicPartition](config.kafkalog_metrics_max_partitions)
         self._groups = Labels[str](config.kafkalog_metrics_max_groups)
+        self._clients = Labels[UUID](config.kafkalog_metrics_max_clients)
         self._reading = threading.Lock()  # one reader at a time, and nobody ends while it reads
         self._broker: BrokerParts | None = None
         self._controllers: ControllerServer | None = None
@@ -138,6 +141,11 @@ class Watch:
                 self._read_servers(found)
             return found
 
+    def client_metrics(self) -> list[PushedMetrics]:
+        """The metrics that clients have sent to the broker; none to a controller alone."""
+        with self._reading:
+            return [] if self._broker is None else self._broker.node.telemetry.clients()
+
     def _read_node(self, found: Readings) -> None:
         node = self._broker.node if self._broker is not None else None
         one = node or (self._controllers.node if self._controllers is not None else None)
@@ -183,6 +191,7 @@ class Watch:
         room = self._config.kafkalog_metrics_max_partitions
         coordinators.read_groups(found, node.coordinator, self._groups, room, logs)
         coordinators.read_transactions(found, node.transactions)
+        clients.read_clients(found, node.telemetry, self._clients)
 
     # ---- pages ---------------------------------------------------------------------------------
 

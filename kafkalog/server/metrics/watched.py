@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kafkalog.metrics.metric import Readings
 from kafkalog.server.metrics.watch import Watch
+from kafkalog.telemetry.pushed import PushedMetrics
 
 __all__ = ["Watched", "readings_of"]
 
@@ -36,6 +37,15 @@ class Watched:
         Raises: Closed.
         """
         return readings_of(self).flat()
+
+    def client_metrics(self) -> list[PushedMetrics]:
+        """The clients that send metrics (KIP-714) and what each has sent to this broker, by the
+        client's instance id; what subscriptions ask for: docs/metrics.md.
+
+        Raises: Closed.
+        """
+        self._check()
+        return self._watching.client_metrics()
 
     @property
     def http_address(self) -> str:

@@ -15,7 +15,7 @@ from kafkalog.coordinator.consumer_groups.patterns import (
     Lookups,
     look_up,
 )
-from kafkalog.coordinator.pattern import CHARACTERS_A_STEP, NODES_MAX, PART_WORK, Pattern
+from kafkalog.pattern import CHARACTERS_A_STEP, NODES_MAX, PART_WORK, Pattern
 from tests.unit.coordinator.consumer_calls import ConsumerDesk, given
 
 SET = "".join(map(chr, range(0x4E00, 0x4E00 + 980)))

@@ -195,9 +195,9 @@ def test_a_handler_that_fails_is_answered_and_logged_once_with_its_request(
     ("api", "version", "body"),
     [
         (apis.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE, 0, {"group_id": "g"}),
-        (apis.PUSH_TELEMETRY, 0, {"metrics": b""}),
+        (apis.BROKER_HEARTBEAT, 0, {}),
     ],
-    ids=["topologies", "telemetry"],
+    ids=["topologies", "controllers"],
 )  # fmt: skip
 def test_known_unserved_requests_are_answered(
     raw: Raw, caplog: pytest.LogCaptureFixture, api: Api, version: int, body: dict[str, Any]

@@ -128,6 +128,8 @@ def looks() -> Iterator[tuple[Api, int, dict[str, Any]]]:
         (apis.DESCRIBE_LOG_DIRS, {"topics": None}),
         (apis.DESCRIBE_CONFIGS, {"resources": [{"resource_type": 2, "resource_name": "a"}]}),
         (apis.LIST_CONFIG_RESOURCES, {}),
+        (apis.GET_TELEMETRY_SUBSCRIPTIONS, {}),
+        (apis.PUSH_TELEMETRY, {"metrics": b""}),
         (apis.DESCRIBE_CLUSTER, {}),
         (apis.DESCRIBE_QUORUM, {}),
         (apis.LIST_PARTITION_REASSIGNMENTS, {"topics": None}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kafkalog.security.permissions import SUPPORTED, Kind, Operation, everything
 from kafkalog.server.guards import GUARDS
 from kafkalog.server.handlers import CONTROLS, OF_VOTERS, ROUTES, routes_of
+from kafkalog.server.handlers.api_versions import OF_TELEMETRY
 from kafkalog.server.request import KNOWN
 from kafkalog.wire import apis
 
@@ -34,11 +35,12 @@ def test_only_a_broker_under_controllers_changes_voters() -> None:
 
 def test_every_request_but_the_first_needs_a_permission_that_there_is() -> None:
     """Either on the cluster, or on the resources that it names.  The client is not known yet when
-    it asks for versions and authenticates; handlers check each delegation token."""
+    it asks for versions and authenticates; handlers check each delegation token; everyone may send
+    metrics."""
     free = {
         apis.API_VERSIONS, apis.SASL_HANDSHAKE, apis.SASL_AUTHENTICATE, apis.DESCRIBE_CLUSTER,
         apis.CREATE_DELEGATION_TOKEN, apis.RENEW_DELEGATION_TOKEN,
-        apis.EXPIRE_DELEGATION_TOKEN, apis.DESCRIBE_DELEGATION_TOKEN,
+        apis.EXPIRE_DELEGATION_TOKEN, apis.DESCRIBE_DELEGATION_TOKEN, *OF_TELEMETRY,
     }  # fmt: skip
     assert set(GUARDS) <= set(ROUTES)
     assert {apis.BY_KEY[key] for key, rules in GUARDS.items() if not rules} == free

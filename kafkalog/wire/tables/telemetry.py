@@ -10,7 +10,7 @@ __all__ = [
 ]
 
 GET_TELEMETRY_SUBSCRIPTIONS = Api(
-    71, "GetTelemetrySubscriptions", "0", flexible=0,
+    71, "GetTelemetrySubscriptions", "0", flexible=0, served="0",
     request="ClientInstanceId:uuid",
     response="""
         ThrottleTimeMs:i32, ErrorCode:i16, ClientInstanceId:uuid, SubscriptionId:i32,
@@ -20,7 +20,7 @@ GET_TELEMETRY_SUBSCRIPTIONS = Api(
 )  # fmt: skip
 
 PUSH_TELEMETRY = Api(
-    72, "PushTelemetry", "0", flexible=0,
+    72, "PushTelemetry", "0", flexible=0, served="0",
     request="""
         ClientInstanceId:uuid, SubscriptionId:i32, Terminating:bool, CompressionType:i8,
         Metrics:bytes
