@@ -12,6 +12,7 @@ from pyspark_kafkalog import document
 from kafkalog.cli import documents
 from kafkalog.client.link import handling
 from kafkalog.config import document as settings
+from kafkalog.logs import document as events
 from kafkalog.metrics import alarms, dashboard
 from kafkalog.metrics.document import render_tables
 from kafkalog.wire import compatibility
@@ -37,6 +38,8 @@ def rendered() -> Iterator[tuple[Path, str]]:
     yield failures, between(failures, "error codes", handling.render_markdown())
     metrics = HERE / "metrics.md"
     yield metrics, between(metrics, "tables", render_tables())
+    logs = HERE / "logs.md"
+    yield logs, between(logs, "events", events.render_markdown())
     operations = HERE / "operations.md"
     yield operations, between(operations, "alarms", alarms.render_markdown())
     yield HERE / "deploy" / "alerts.yml", alarms.render_rules()

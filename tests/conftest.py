@@ -19,6 +19,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from kafkalog.logs import limit
 from tests.support import brokers, cases, messages, sharing
 from tests.support.effort import SEED, examples
 from tests.support.waiting import LIMIT_S, wait_for
@@ -251,6 +252,12 @@ def tmp_path(request: pytest.FixtureRequest) -> Iterator[Path]:
         folder = next(request.getfixturevalue("folders_on_disk"))
         folder.mkdir()
         yield folder
+
+
+@pytest.fixture(autouse=True)
+def _lines_of_this_test() -> None:
+    """The lines of earlier tests do not count towards the limit of a node's log."""
+    limit.reset()
 
 
 @pytest.fixture

@@ -64,8 +64,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--log-format",
         choices=("text", "json"),
-        default="text",
-        help="the format of log lines on stderr",
+        help="the format of log lines on stderr (default: kafkalog.log.format, text)",
     )
     parser.add_argument(
         "--log-level", choices=LEVELS, default="INFO", help="the lowest level that is logged"
@@ -74,14 +73,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal."""
-    from kafkalog.server import logs
-
     found = settings_from(options)
     directory = options.dir or found.directory
     if directory is None:
         raise UsageError("--dir: give a data directory, or log.dirs in --config")
-    logs.set_up(options.log_format, options.log_level)
-    _warn_of(found, options)
+    _set_up_lines(found, options)
     return _serve(directory, found.config, lambda: _again(options, directory))
 
 
@@ -93,12 +89,20 @@ def _again(options: argparse.Namespace, directory: str) -> dict[str, object]:
     found = settings_from(options)
     if options.dir is None and found.directory != directory:
         raise UsageError(f"log.dirs: found {found.directory}, wanted {directory}, as at the start")
-    _warn_of(found, options)
+    _set_up_lines(found, options)
     return found.config
 
 
-def _warn_of(found: "Properties", options: argparse.Namespace) -> None:
-    """Log the settings of the file that have no effect."""
+def _set_up_lines(found: "Properties", options: argparse.Namespace) -> None:
+    """Log as asked; first, the settings of the file that have no effect.
+
+    Raises: InvalidSetting.
+    """
+    from kafkalog.config.server import ServerConfig
+    from kafkalog.logs import lines
+
+    form = options.log_format or ServerConfig.of(found.config).kafkalog_log_format
+    lines.set_up(form, options.log_level)
     logger = logging.getLogger("kafkalog.server")
     for note in found.notes:
         logger.warning("%s: %s", options.config, note)

@@ -9,6 +9,7 @@ from kafkalog.config.declare import Flag, Long, Password, Secret, Whole, Word, W
 from kafkalog.config.group import GroupConfig
 from kafkalog.config.listeners import ListenerSettings, SecurityProtocol, own_setting
 from kafkalog.config.login import BearerSettings
+from kafkalog.config.logs import LogLineSettings
 from kafkalog.config.metrics import MetricsSettings
 from kafkalog.config.protection import bare_name
 from kafkalog.config.quorum import QuorumConfig
@@ -47,6 +48,7 @@ class ServerConfig(
     TokenSettings,
     MetricsSettings,
     ClientMetricsConfig,
+    LogLineSettings,
 ):
     """All settings that a broker takes, under Kafka's names."""
 

@@ -6,7 +6,6 @@ written and all brokers concerned have been sent it.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +24,7 @@ from kafkalog.controller.records import (
     TopicPartition,
     next_producer_ids,
 )
+from kafkalog.logs.limit import limited
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.controller import CONTROLLED_SHUTDOWN
@@ -32,7 +32,7 @@ from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
 
 __all__ = ["ANSWERS", "rebalanced"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 TRIES_MAX = 10
 """Writes of a block that may be refused, each after the last id was read again: other requests

@@ -7,7 +7,6 @@ thing at a time, and a driver of none of them.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterator, Mapping
 from functools import partial
@@ -39,10 +38,11 @@ from kafkalog.controller.events import (
     Tick,
     Timer,
 )
+from kafkalog.logs.limit import limited
 
 __all__ = ["ASKED_MAX", "Controller"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 ASKED_MAX = 10_000
 """Requests that may wait; clients of further ones must look for the controller again."""

@@ -15,7 +15,6 @@ after the topic is deleted, until another controller is elected.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable, Mapping
 
 from kafkalog.controller.context import Context, Copies
@@ -24,6 +23,7 @@ from kafkalog.controller.reassign import cancel_requested
 from kafkalog.controller.records import Confirmation, TopicPartition, TopicRemoval
 from kafkalog.controller.requests import RequestBatch
 from kafkalog.controller.topics import topic_removed
+from kafkalog.logs.limit import limited
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
@@ -34,7 +34,7 @@ __all__ = [
     "topics_to_delete",
 ]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 
 def topics_to_delete(

@@ -11,7 +11,6 @@ is unknown, the decision is dropped, and the controller reads its store again.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
@@ -20,6 +19,7 @@ from kafkalog.controller.context import NEVER_LED, Context, leadership
 from kafkalog.controller.leader_election import Leadership, elect_first, elect_for_offline
 from kafkalog.controller.records import Outcome, Record, TopicPartition
 from kafkalog.controller.requests import RequestBatch
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.image import NO_LEADER, Partition
 
 __all__ = [
@@ -35,7 +35,7 @@ __all__ = [
     "write",
 ]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 T = TypeVar("T")
 U = TypeVar("U")
 Deciding = Generator[Sequence[Record], Sequence[Outcome], T]

@@ -8,7 +8,6 @@ one append, and how long they may take.
 
 from __future__ import annotations
 
-import logging
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -20,6 +19,7 @@ from kafkalog.coordinator.listings import Begin, Listings
 from kafkalog.coordinator.partitions import partition_for
 from kafkalog.coordinator.step import Call, JournalRecord, Producer, Step, Write, all_of
 from kafkalog.coordinator.timers import Key, Timers
+from kafkalog.logs.limit import limited
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -33,7 +33,7 @@ __all__ = [
     "too_large",
 ]
 
-LOG = logging.getLogger(__name__)
+LOG = limited(__name__)
 
 APPEND_BYTES = 262_144
 """Writes are batched up to this size: far below max.message.bytes, so that one write that is too

@@ -4,13 +4,13 @@ between two slices, however many groups or transactional ids there are.
 
 from __future__ import annotations
 
-import logging
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from kafkalog.coordinator.step import Body, Call, Step
+from kafkalog.logs.limit import limited
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.values import Rows
 
@@ -19,7 +19,7 @@ __all__ = [
     "each_of",
 ]  # fmt: skip
 
-LOG = logging.getLogger(__name__)
+LOG = limited(__name__)
 
 FEW = 100
 """A request that names no more things than this begins at once."""

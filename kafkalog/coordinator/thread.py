@@ -10,7 +10,6 @@ concurrent requests share one batch of the journal.
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from collections import deque
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from kafkalog.coordinator.core import Append, CoordinatorState
 from kafkalog.coordinator.step import Answer, Body, Call, Step
 from kafkalog.errors import CorruptLog, CorruptMessage, KafkalogError, NotLeaderOrFollower
+from kafkalog.logs.limit import limited
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Coordinator", "Event"]
 
-LOG = logging.getLogger(__name__)
+LOG = limited(__name__)
 
 QUEUED_BYTES_MAX = 67_108_864
 """Limit for queued requests and those of the round in progress: beyond it the next one waits."""

@@ -1,6 +1,5 @@
 """The partition folders of a data directory: found, created, renamed for removal."""
 
-import logging
 import os
 import threading
 import uuid
@@ -16,11 +15,12 @@ from kafkalog.errors import (
     TopicExists,
     UnknownTopicOrPartition,
 )
+from kafkalog.logs.limit import limited
 from kafkalog.types import TopicPartition
 
 __all__ = ["Folders"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 
 class Folders:

@@ -1,6 +1,5 @@
 """Periodic jobs on an injected clock: the decision what is due is separate from the thread."""
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -8,10 +7,11 @@ from typing import NamedTuple
 from kafkalog.clock import Clock
 from kafkalog.config.declare import FOREVER
 from kafkalog.errors import Closed, KafkalogError, told_once
+from kafkalog.logs.limit import limited
 
 __all__ = ["Job", "Scheduler", "due", "next_due_ms"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 
 class Job(NamedTuple):

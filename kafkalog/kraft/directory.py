@@ -1,6 +1,5 @@
 """Prepares a data directory for metadata, and adopts folders that have none."""
 
-import logging
 import os
 import uuid
 from collections.abc import Collection, Sequence
@@ -14,6 +13,7 @@ from kafkalog.disk.layout import METADATA_TOPIC, MetaProperties
 from kafkalog.errors import ArgumentError, CorruptLog, NotFound, UnsupportedForMessageFormat
 from kafkalog.kraft.records import decode, encode
 from kafkalog.kraft.snapshots import read_snapshot, render_snapshot
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.changes import Replay, partition_fields
 from kafkalog.metadata.image import (
     BROKER,
@@ -51,7 +51,7 @@ FEATURES = {
 has since 4.2: 4.2 to 4.4 can open it."""
 
 Record = tuple[str, Any]
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 
 # ---- identity --------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ no voters (kraft.version 0), or the voter with an address at which the node list
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -26,6 +25,7 @@ from kafkalog.kraft.loading import (
     load,
     render_own_state,
 )
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.image import METADATA_VERSION
 from kafkalog.metadata.levels import KRAFT_VERSION, KRAFT_VERSION_SINCE, RELEASES
 from kafkalog.raft.codec import control_of, control_record
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["become_voter", "voters_in"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 
 def become_voter(

@@ -1,11 +1,11 @@
 """Applies a change of the metadata: to folders, settings of open logs, listeners."""
 
-import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import KafkalogError, TopicExists
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.image import INTERNAL_TOPICS, Change, MetadataImage, Topic
 from kafkalog.metadata.settings import changed_topics
 from kafkalog.types import TopicPartition
@@ -18,7 +18,7 @@ __all__ = ["Followers", "Listener"]
 Listener = Callable[[Change], None]
 """Called with the difference between the images."""
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 
 class Followers:

@@ -4,7 +4,6 @@ The node is the whole quorum: it leads as soon as it opens the log, in a new epo
 record on disk is committed.
 """
 
-import logging
 import os
 import threading
 import uuid
@@ -47,6 +46,7 @@ from kafkalog.kraft.snapshotting import Snapshotting
 from kafkalog.kraft.tail import Tail
 from kafkalog.kraft.turns import Turn, Turns, failed
 from kafkalog.log.log import Log, handle_of
+from kafkalog.logs.limit import limited
 from kafkalog.metadata import configs, settings
 from kafkalog.metadata.changes import broker_fields
 from kafkalog.metadata.image import (
@@ -77,7 +77,7 @@ FREEING = {"RemoveTopicRecord", "ConfigRecord"}
 T = TypeVar("T")
 
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 
 class MetadataLog:

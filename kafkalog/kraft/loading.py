@@ -1,7 +1,6 @@
 """Loads the metadata of a directory: the newest complete snapshot, then the log after it."""
 
 import json
-import logging
 import os
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -13,6 +12,7 @@ from kafkalog.kraft.batches import KRAFT_VERSION, VOTERS, Raw, kraft_version_of,
 from kafkalog.kraft.records import decode
 from kafkalog.kraft.snapshots import SnapshotName, list_snapshots, read_snapshot
 from kafkalog.log.log import Log
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.changes import Replay
 from kafkalog.metadata.image import MetadataImage, empty_image
 from kafkalog.raft.messages import QuorumState
@@ -25,7 +25,7 @@ __all__ = [
 ]  # fmt: skip
 
 QUORUM_STATE = "quorum-state"
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 
 class Loaded:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from kafkalog.disk.directory import Directory
 from kafkalog.errors import KafkalogError, told_once
 from kafkalog.kraft.records import encode
 from kafkalog.kraft.snapshots import SnapshotName, list_snapshots, render_snapshot
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.changes import snapshot_entries
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Snapshotting"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 SNAPSHOTS_KEPT = 2
 

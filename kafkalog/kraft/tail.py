@@ -1,18 +1,18 @@
 """The end of a metadata log, when the disk may be full."""
 
-import logging
 from typing import TYPE_CHECKING
 
 from kafkalog.disk.space import Reserve
 from kafkalog.errors import NoSpace
 from kafkalog.kraft.batches import records_in
+from kafkalog.logs.limit import limited
 
 if TYPE_CHECKING:
     from kafkalog.log.log import Log
 
 __all__ = ["Tail"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 
 class Tail:

@@ -1,6 +1,5 @@
 """Changes from several threads at the same time share one sync."""
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -8,13 +7,14 @@ from typing import Any
 
 from kafkalog.errors import KafkalogError, for_clients
 from kafkalog.kraft.plan import Plan, Record
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.image import MetadataImage
 from kafkalog.metadata.requests import Result
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["Turn", "Turns", "failed"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 
 class Turn:

@@ -1,6 +1,5 @@
 """Determines a topic's settings: its own, then those of this broker and of all brokers."""
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -10,11 +9,12 @@ from kafkalog.config.served import INTERNAL_SEGMENT_BYTES
 from kafkalog.config.server import CORDONED
 from kafkalog.config.topic import TopicConfig
 from kafkalog.errors import InvalidSetting
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.image import BROKER, TOPIC, Change, MetadataImage
 
 __all__ = ["broker_names", "changed_topics", "conflict", "is_cordoned", "topic_overrides"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 _OTHER_NAMES = {INTERNAL_SEGMENT_BYTES: "segment.bytes"}
 """Topic settings that have another name as well."""

@@ -9,7 +9,6 @@ nothing are served at any time.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import socket
 import threading
@@ -19,10 +18,11 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from kafkalog.errors import IoFailed
+from kafkalog.logs.limit import limited
 
 __all__ = ["OK", "TEXT", "UNAVAILABLE", "Endpoint", "Page"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 PAGES = 4
 """Pages that may take long and are made or sent at the same time; another one is refused."""

@@ -6,7 +6,6 @@ fetches only once everything appended is on disk, for all partitions in one roun
 
 from __future__ import annotations
 
-import logging
 import math
 import select
 import threading
@@ -23,6 +22,7 @@ from kafkalog.client.link.failures import check_code, failure
 from kafkalog.client.link.patience import Patience
 from kafkalog.client.link.transport import Address, Options, Transport
 from kafkalog.client.link.wake_event import Bell
+from kafkalog.logs.limit import limited
 from kafkalog.replication.follower_log import FollowerLog, all_now
 from kafkalog.replication.following import (
     Action,
@@ -45,7 +45,7 @@ from kafkalog.wire import apis
 
 __all__ = ["Fetcher", "Follow", "Replica"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 NAMES_VERSION_MAX = 12
 DIVERGING_VERSION_MIN = 12

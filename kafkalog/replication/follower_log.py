@@ -14,6 +14,7 @@ from kafkalog.errors import KafkalogError, NotLeaderOrFollower
 from kafkalog.log.handle import Handle, states
 from kafkalog.log.log import Log, handle_of
 from kafkalog.log.removal import truncate_fully
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.image import Partition
 from kafkalog.replication.following import (
     NOTHING_KNOWN,
@@ -31,7 +32,7 @@ __all__ = [
     "FollowerLog", "all_now", "lead_held", "not_synced_before_leading", "sync_before_leading",
 ]  # fmt: skip
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 
 def sync_before_leading(handle: Handle) -> None:

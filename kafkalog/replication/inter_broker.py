@@ -8,7 +8,6 @@ by OAUTHBEARER with a token, which the settings of that mechanism say where to g
 
 from __future__ import annotations
 
-import logging
 import socket
 import threading
 from collections.abc import Mapping
@@ -25,13 +24,14 @@ from kafkalog.config.sasl import LOGS_IN, SASL_MECHANISMS
 from kafkalog.config.server import ServerConfig
 from kafkalog.config.ssl import SslSettings
 from kafkalog.errors import AuthenticationFailed, InvalidSetting
+from kafkalog.logs.limit import limited
 from kafkalog.security.jaas import parse_jaas
 from kafkalog.security.keystores import stamp
 from kafkalog.security.principal import ANONYMOUS, Principal
 
 __all__ = ["NodeSecurity", "connect", "node_securities", "own_principals"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 MECHANISM = "sasl.mechanism.inter.broker.protocol"
 AT_CONTROLLERS = "sasl.mechanism.controller.protocol"

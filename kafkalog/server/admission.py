@@ -4,7 +4,6 @@ Python asks here for the requests that it answers.  C answers Produce and Fetch 
 which it gets from here for each principal (`server/rules.py`, `_native/plane/admit.h`).
 """
 
-import logging
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable
@@ -17,12 +16,13 @@ from kafkalog.config.authorizer import ACL_AUTHORIZER
 from kafkalog.config.protection import refuse_protection
 from kafkalog.config.server import ServerConfig, is_dynamic
 from kafkalog.errors import Closed, Timeout
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.image import BROKER
 from kafkalog.security.authorizer import Authorizer
 from kafkalog.security.permissions import CLUSTER_NAME, SUPPORTED, Kind, Operation
 from kafkalog.security.principal import ANONYMOUS as ANONYMOUS_PRINCIPAL
 from kafkalog.security.principal import Principal
-from kafkalog.server.denials import Denials
+from kafkalog.server.denials import log_denial
 from kafkalog.server.network.listeners import INSIDE
 from kafkalog.server.network.reactor import ANONYMOUS, RIGHTS
 from kafkalog.server.network.rights import Denied
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Admission", "authorizer_of", "check_stored_settings", "java_host", "super_users"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 _KINDS_IN_C = (Kind.TOPIC, Kind.TRANSACTIONAL_ID)
 """In the order of KL_RULES_*."""
@@ -44,8 +44,8 @@ NUMBERS_KEPT = 1024
 """From this number on, those that no connection has any more are looked for."""
 FIRST = lib.KL_PROCESS + 1
 """The first number for a client."""
-LOOK_MS, PAUSE_S = 60_000, 0.2
-"""How long the thread that logs denials waits for one, and after one that was only counted."""
+LOOK_MS, PAUSE_S = 60_000, 0.05
+"""How long the thread that logs denials waits for one, and after one: C counts what it misses."""
 
 
 class _Holder(NamedTuple):
@@ -65,7 +65,6 @@ class Admission:
         is allowed, None: everything is."""
         self._reactor = reactor
         self._authorizer = authorizer
-        self._denials = Denials()
         self._lock = threading.RLock()  # guards what follows, changes of ACLs, and those in C
         anonymous = _Holder(ANONYMOUS_PRINCIPAL, "")
         self._holders = {ANONYMOUS: anonymous, lib.KL_PROCESS: anonymous}
@@ -188,7 +187,7 @@ class Admission:
         principal, host = self.principal(peer.principal), java_host(peer.host)
         found = authorizer.decide(principal, host, operation, kind, name)
         if not found.allowed and not quiet:
-            self._denials.tell(principal, host, operation, (kind, name), found.acl)
+            log_denial(principal, host, operation, (kind, name), found.acl)
         return found.allowed
 
     def allowed(
@@ -238,18 +237,19 @@ class Admission:
                 found = self._reactor.denial(LOOK_MS)
             except Closed:
                 return
-            if found is not None and not self._tell(found):
-                self._ended.wait(PAUSE_S)  # most of them are only counted: C does that, too
+            if found is not None:
+                self._tell(found)
+                self._ended.wait(PAUSE_S)
 
-    def _tell(self, found: Denied) -> bool:
+    def _tell(self, found: Denied) -> None:
         holder = self._holders.get(found.principal)
         if holder is None or self._authorizer is None:
-            return True
+            return
         principal, host = holder.principal, java_host(holder.host)
         decision = self._authorizer.decide(principal, host, found.operation, found.kind, found.name)
         acl = None if decision.allowed else decision.acl  # the ACLs may have changed since
         resource = found.kind, found.name
-        return self._denials.tell(principal, host, found.operation, resource, acl, found.lost)
+        log_denial(principal, host, found.operation, resource, acl, found.lost)
 
     # ---- ACLs ----------------------------------------------------------------------------------
 

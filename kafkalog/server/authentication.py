@@ -3,7 +3,6 @@
 Source: Kafka's SaslServerAuthenticator; KIP-43, KIP-152, KIP-368.
 """
 
-import logging
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,7 @@ from kafkalog.errors import (
     SaslAuthenticationFailed,
     UnsupportedVersion,
 )
+from kafkalog.logs.limit import limited
 from kafkalog.security.principal import ANONYMOUS, Principal
 from kafkalog.server.admission import Admission
 from kafkalog.server.failed_answers import UNEXPECTED, failed_answer
@@ -34,7 +34,7 @@ from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["Authentication", "Mechanisms"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 RAW = -1
 """The version of SaslAuthenticate that stands for a token without a header."""
@@ -42,8 +42,6 @@ REAUTHENTICATE_MS_MIN = 1_000
 """Kafka: a connection may authenticate again once a second."""
 SESSIONS_MAX = 65_536
 """Sessions remembered for re-authentication; without it, the oldest client must connect again."""
-LOGGED_MAX, LOGGED_MS = 10, 60_000
-"""Failures that are logged in so much time; more are only counted."""
 Mechanisms = Mapping[str, Callable[[], Exchange]]
 Identify = Callable[[int, bytes | None], Principal]
 """The principal of a listener's client, by its number and the subject of the client's certificate
@@ -107,7 +105,6 @@ class Authentication:
         self._attempts: OrderedDict[int, _Attempt] = OrderedDict()  # by connection, oldest first
         self._attempts_max = 2 * config.kafkalog_unauthenticated_connections_max
         self._sessions: OrderedDict[int, _Session] = OrderedDict()
-        self._logged = _Limited(clock)
 
     def __call__(self, request: Request, serve: Callable[[Request], None]) -> None:
         """Take a request of a connection that has not authenticated; `serve` answers it if it may
@@ -117,7 +114,7 @@ class Authentication:
                 principal = self._identify(request.peer.listener, request.subject)
                 self._admission.identify(request, principal)
             except KafkalogError as problem:
-                self._logged.warning("%s: %s", request.peer.host, problem)
+                _logger.warning("%s: its principal is refused: %s", request.peer.host, problem)
                 request.drop()
                 return
             serve(request)
@@ -143,7 +140,7 @@ class Authentication:
         except _Refused as problem:
             self._fail(request, attempt, problem)
         except Exception as problem:  # its details are in the broker's log
-            self._logged.error("%r failed", request, problem)
+            _logger.error("%r failed", request, exc_info=problem)
             self._fail(request, attempt, _Refused(ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED))
 
     def _decode(self, request: Request) -> None:
@@ -222,7 +219,7 @@ class Authentication:
         try:
             self._admission.identify(request, principal, lifetime_ms or -1)
         except KafkalogError as problem:
-            self._logged.warning("%s: %s", request.peer.host, problem)
+            _logger.warning("%s: its principal is refused: %s", request.peer.host, problem)
             raise _Refused(ErrorCode.SASL_AUTHENTICATION_FAILED, UNEXPECTED) from None
         with self._lock:
             self._outcomes[number, True] += 1
@@ -261,8 +258,7 @@ class Authentication:
             self._outcomes[request.peer.listener, False] += 1
             self._attempts.pop(request.connection, None)
         mechanism = attempt.mechanism or "no mechanism"
-        self._logged.warning("%s (%s): authentication failed: %s", request.peer.host, mechanism,
-                             problem)  # fmt: skip
+        _logger.warning("%s (%s): authentication failed: %s", request.peer.host, mechanism, problem)
         delay_ms = self._config.connection_failed_authentication_delay_ms
         answer = self._answer(request, attempt, problem)
         if answer is None:
@@ -311,35 +307,3 @@ class Authentication:
 
 def _anonymous(_listener: int, _subject: bytes | None) -> Principal:
     return ANONYMOUS
-
-
-class _Limited:
-    """A logger of failures that anyone can cause."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()  # guards what follows
-        self._since_s = 0.0
-        self._count = 0
-
-    def warning(self, text: str, *arguments: object) -> None:
-        """Log it, unless so many were logged lately; then their number, once it is over."""
-        if self._takes():
-            _logger.warning(text, *arguments)
-
-    def error(self, text: str, request: Request, problem: Exception) -> None:
-        """The same, with the traceback of `problem`."""
-        if self._takes():
-            _logger.error(text, request, exc_info=problem)
-
-    def _takes(self) -> bool:
-        now_s = self._clock.monotonic_s()
-        with self._lock:
-            more = 0
-            if self._count == 0 or now_s - self._since_s >= LOGGED_MS / 1000:
-                more, self._since_s, self._count = self._count - LOGGED_MAX, now_s, 0
-            self._count += 1
-            logged = self._count <= LOGGED_MAX
-        if more > 0:
-            _logger.warning("%d more authentications failed", more)
-        return logged

@@ -1,6 +1,5 @@
 """A broker in this process: Kafka's protocol on a port, over one data directory."""
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ from kafkalog.disk.secret import secret_of
 from kafkalog.errors import Closed, ForkedHandle, KafkalogError
 from kafkalog.log.hooks import hooks
 from kafkalog.log.owner import absolute
+from kafkalog.logs.limit import limited
 from kafkalog.replication.options import fetcher_options
 from kafkalog.server.admission import Admission, authorizer_of
 from kafkalog.server.appends import Appends
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Broker", "node_of", "serve_until"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 STOP_MS = 10_000
 """How long the broker waits at its end for requests in flight to be answered."""
@@ -342,7 +342,7 @@ class Broker(Watched):
         node.share_states.start()
         node.shares.start()
         reactor.start()
-        self._keys.start(reactor, self._clock)
+        self._keys.start(reactor)
         node.admission.start(self._name)
         follow_settings(node, workers, self._keys)
         if self._member is not None:  # last: the controller's requests come immediately

@@ -3,12 +3,12 @@ listener and of an address."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kafkalog.config.quota import UNLIMITED
 from kafkalog.controller.client_quotas import CONNECTION_RATE, IP
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.addresses import address_of
 from kafkalog.server.network.buckets import IpLimit
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["apply_connection_limits", "apply_limits", "ip_limits"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 
 def ip_limits(config: ServerConfig, image: MetadataImage) -> tuple[int, list[IpLimit]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,6 +14,7 @@ from kafkalog.config.server import ServerConfig
 from kafkalog.directory.identity import check_unlocked
 from kafkalog.errors import InvalidSetting
 from kafkalog.log.owner import absolute
+from kafkalog.logs.limit import limited
 from kafkalog.server.controller_server import ControllerServer
 from kafkalog.server.endings import end_all
 from kafkalog.server.metrics.watch import Watch
@@ -24,7 +24,7 @@ from kafkalog.server.opening import Opened
 
 __all__ = ["Controller"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 
 class Controller(Watched):

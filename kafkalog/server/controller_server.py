@@ -5,7 +5,6 @@ No data plane is behind it: every request, also Fetch of the metadata log, is an
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -15,6 +14,7 @@ from kafkalog.config.server import ServerConfig
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.secret import secret_of
 from kafkalog.errors import KafkalogError, Timeout
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.image import BROKER
 from kafkalog.server.admission import Admission, authorizer_of
 from kafkalog.server.authentication import Authentication, Mechanisms
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ControllerServer", "Quorum"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 STOP_MS = 10_000
 """How long it waits at its end for requests in flight to be answered."""
@@ -167,7 +167,7 @@ class ControllerServer:
         """Serve, and take part in the quorum."""
         self._reactor.start()
         self._owned(self._reactor, self._end_requests)
-        self._keys.start(self._reactor, self._manager.clock)
+        self._keys.start(self._reactor)
         self._admission.start(self._name)
         self.replica.listen(self._changed)
         self._obey(self.replica.image)

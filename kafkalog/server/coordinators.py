@@ -3,7 +3,6 @@ of this broker."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from kafkalog.coordinator.streams_groups.outside import CreateTopics
 from kafkalog.coordinator.thread import Coordinator, Event
 from kafkalog.coordinator.transactions.core import TransactionCoordinatorState
 from kafkalog.coordinator.transactions.shard import Marker, Outside
+from kafkalog.logs.limit import limited
 from kafkalog.server.group_topics import GroupTopics, create_internal
 from kafkalog.server.journal import (
     OFFSETS_TOPIC,
@@ -50,7 +50,7 @@ __all__ = [
     "transaction_coordinator",
 ]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 TRANSACTION_VERSION = "transaction.version"
 """The feature of KIP-890."""

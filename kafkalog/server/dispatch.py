@@ -1,12 +1,12 @@
 """Takes a request to its handler: versions, decoding, and the answer when those fail."""
 
-import logging
 from typing import Any
 
 from kafkalog.coordinator.groups import core as groups
 from kafkalog.coordinator.share_state import messages as share_state
 from kafkalog.coordinator.transactions import core as transactions
 from kafkalog.errors import InvalidRequest, UnsupportedVersion
+from kafkalog.logs.limit import limited
 from kafkalog.server.decoded_bytes import DecodedBytes
 from kafkalog.server.error_counts import ErrorCounts
 from kafkalog.server.failures import answer_failure, handler_failed
@@ -19,11 +19,9 @@ from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["Dispatch"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 _COORDINATED = groups.SERVED | transactions.SERVED | share_state.SERVED | {apis.TXN_OFFSET_COMMIT}
-WARNED_MAX = 1000
-"""Kinds of unserved requests that are logged as warnings; later ones only at a lower level."""
 
 
 class Dispatch:
@@ -35,7 +33,6 @@ class Dispatch:
         self._decoded_bytes = DecodedBytes()
         self.errors = ErrorCounts()
         """The error codes of all answers."""
-        self._warned: set[tuple[str, int]] = set()  # requested, but not served
 
     def __call__(self, request: Request) -> None:
         """Answer a request, or arrange for it to be answered."""
@@ -98,20 +95,15 @@ class Dispatch:
             data, header_version = api_versions.refusal()
             request.answer_bytes(data, header_version)
             return
-        kind = repr(request.api), request.version
-        first = kind not in self._warned and len(self._warned) < WARNED_MAX
-        if first:
-            self._warned.add(kind)
-        level = logging.WARNING if first else logging.INFO
         api = request.api
         known = api is not None and request.version in api.versions
         if not known or api.key in self._routes.announced:
             # The response format of an unknown API is unknown, and no client that reads ApiVersions
             # sends one: close the connection, as Kafka does.
-            _logger.log(level, "%r is not served; its connection is closed", request)
+            _logger.warning("%r is not served; its connection is closed", request)
             request.drop()
             return
-        _logger.log(level, "%r is not served", request)
+        _logger.warning("%r is not served", request)
         if self._decoded(request):
             message = f"{request.api.name} v{request.version} is not served here"
             answer_failure(request, ErrorCode.UNSUPPORTED_VERSION, message)

@@ -3,13 +3,13 @@
 The defaults of topics go through the metadata into each log; see kafkalog.metadata.settings.
 """
 
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkalog.config.listeners import own_setting
 from kafkalog.config.server import ServerConfig, is_dynamic
 from kafkalog.errors import InvalidSetting
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.image import BROKER
 from kafkalog.server.connection_limits import apply_connection_limits
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["apply_each", "check_in_effect", "follow_settings", "in_effect"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 COORDINATORS = 2
 """Each may occupy an I/O thread as long as its disk takes; others need one, too."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from kafkalog.logs.limit import limited
+
 __all__ = ["AT_EXIT", "end_all"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 
 def end_all(undo: list[Callable[[], object]], name: str) -> None:

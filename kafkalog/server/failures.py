@@ -1,11 +1,11 @@
 """Failures of handlers: the error codes that clients get for them, and the answers with those."""
 
-import logging
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import Closed, KafkalogError, NotFound, StaleLog, for_clients
+from kafkalog.logs.limit import limited
 from kafkalog.server.failed_answers import UNEXPECTED, failed_answer
 from kafkalog.server.request import Request
 from kafkalog.wire import apis
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["answer_failure", "code_of", "codes_by_name", "handler_failed", "known_code"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 
 def known_code(problem: BaseException) -> ErrorCode | None:

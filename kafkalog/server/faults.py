@@ -6,7 +6,6 @@ would otherwise answer itself, for the APIs named by the faults.
 """
 
 import heapq
-import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import ArgumentError, InvalidRequest, KafkalogError, UnsupportedVersion
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.image import INTERNAL_TOPICS
 from kafkalog.server.failed_answers import failed_answer
 from kafkalog.server.failures import answer_failure
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FAULTS_MAX", "HELPER", "Does", "Fault", "Faults"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 FAULTS_MAX = 1000
 """How many may be set at the same time."""

@@ -1,7 +1,6 @@
 """The keys that verify tokens: a JSON Web Key Set in a file or at an http(s) URL."""
 
 import json
-import logging
 import threading
 import urllib.request
 from collections.abc import Mapping
@@ -11,11 +10,12 @@ from urllib.parse import urlsplit
 
 from kafkalog.clock import Clock
 from kafkalog.errors import InvalidSetting, MissingPackage
+from kafkalog.logs.limit import limited
 from kafkalog.security.oauth import Rules, Token, TokenRefused, checked_claims
 
 __all__ = ["Jwks"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 BYTES_MAX = 1 << 20
 KEYS_MAX = 100

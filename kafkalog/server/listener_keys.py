@@ -3,16 +3,15 @@
 A thread logs failed handshakes, too.
 """
 
-import logging
 import threading
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from kafkalog.clock import Clock
 from kafkalog.config.listeners import SecurityProtocol, own_setting
 from kafkalog.config.server import ServerConfig
 from kafkalog.config.ssl import KEY_SETTINGS
 from kafkalog.errors import Closed, InvalidSetting, KafkalogError
+from kafkalog.logs.limit import left_out, limited
 from kafkalog.security.keystores import Stamp, stamp
 from kafkalog.security.principal import ANONYMOUS, Principal
 from kafkalog.security.subjects import PrincipalRules, distinguished_name, names_of
@@ -22,14 +21,13 @@ from kafkalog.server.network.tls import TlsContext
 
 __all__ = ["ListenerKeys"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 LOOK_MS = 1_000
 """Time between two looks at the files."""
 SOON_S = 7 * 24 * 60 * 60
 """A certificate that expires within this time is reported."""
-LOGGED_MAX, LOGGED_S = 10, 60.0
-"""Failed handshakes that are logged in so much time; more are only counted."""
+_FAILED = "listener %s: the handshake of %s failed: %s"
 CLIENT_AUTH = "ssl.client.auth"
 
 
@@ -61,8 +59,6 @@ class ListenerKeys:
         """By listener, as at the start."""
         self._thread: threading.Thread | None = None
         self._reactor: Reactor | None = None
-        self._clock: Clock | None = None
-        self._since_s, self._logged = 0.0, 0
         self._reported = dict.fromkeys(self._listeners, "")  # about the certificate in use
 
     def identified(self) -> list[int]:
@@ -81,9 +77,9 @@ class ListenerKeys:
 
     # ---- while the broker runs -----------------------------------------------------------------
 
-    def start(self, reactor: Reactor, clock: Clock) -> None:
+    def start(self, reactor: Reactor) -> None:
         """Watch the files, and log failures, until `reactor` stops."""
-        self._reactor, self._clock = reactor, clock
+        self._reactor = reactor
         if self._listeners:
             self._thread = threading.Thread(
                 target=self._watch, name=f"{self._name} keys", daemon=True
@@ -135,22 +131,10 @@ class ListenerKeys:
             except Closed:
                 return
             if failure is not None:
-                more = f", and {failure.lost} before it" if failure.lost else ""
+                left_out(_logger, _FAILED, failure.lost)
                 name = self._listeners[failure.listener].name
-                self._log(f"listener {name}: the handshake of {failure.peer} failed{more}: "
-                          f"{failure.reason}")  # fmt: skip
+                _logger.warning(_FAILED, name, failure.peer, failure.reason)
             self._look()
-
-    def _log(self, text: str) -> None:
-        assert self._clock is not None
-        now_s = self._clock.monotonic_s()
-        if self._logged == 0 or now_s - self._since_s >= LOGGED_S:
-            if self._logged > LOGGED_MAX:
-                _logger.warning("%d more handshakes failed", self._logged - LOGGED_MAX)
-            self._since_s, self._logged = now_s, 0
-        self._logged += 1
-        if self._logged <= LOGGED_MAX:
-            _logger.warning("%s", text)
 
     def _look(self) -> None:
         """Use files that have changed; wrong ones are reported once, and the old keys stay."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from kafkalog.errors import ArgumentError, InvalidSetting
 from kafkalog.inspect.lost import lost_metadata
 from kafkalog.kraft.first_voter import become_voter
 from kafkalog.kraft.kraftlog import MetadataLog
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.image import BROKER
 from kafkalog.server.admission import check_stored_settings, super_users
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # a node that is alone needs nothing of a cluster's
 
 __all__ = ["Opened", "candidate"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 T = TypeVar("T")
 
 

@@ -1,6 +1,5 @@
 """The partitions that this broker leads: opens their logs for the metadata and the data plane."""
 
-import logging
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterable
@@ -21,6 +20,7 @@ from kafkalog.errors import (
     passes,
 )
 from kafkalog.log.log import handle_of
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.configs import is_sensitive
 from kafkalog.metadata.image import INTERNAL_TOPICS, TOPIC
 from kafkalog.metadata.settings import changed_topics
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Partitions", "has_failed", "looks_inside"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 AHEAD_MS = int(lib.KL_AHEAD_MS)
 """Compressed batches whose header is further ahead go to Python in topics that check times."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from kafkalog.client.link.transport import Address
 from kafkalog.errors import KafkalogError, StorageOffline
+from kafkalog.logs.limit import limited
 from kafkalog.replication.fetcher import Fetcher, Follow, Replica
 from kafkalog.replication.follower_log import FollowerLog
 from kafkalog.replication.throttle import throttled
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ReplicaFetchers"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 UNREADABLE: Mapping[int, str] = {
     ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE: "its oldest records are in tiered storage",

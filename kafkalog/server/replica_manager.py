@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 import uuid
 from collections.abc import Container, Sequence
@@ -20,6 +19,7 @@ from kafkalog.errors import (
     passes,
 )
 from kafkalog.log.log import handle_of
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.image import Change, Partition, Topic
 from kafkalog.replication.follower_log import not_synced_before_leading
 from kafkalog.replication.followers import Follower
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ReplicaManager"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 CAUGHT_UP_S = 0.005
 """How often a node that shuts down looks how far its followers are."""

@@ -1,9 +1,9 @@
 """A request on its way through Python: decoded, and answered once, by any thread."""
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from kafkalog.logs.limit import limited
 from kafkalog.server.decoded_bytes import COUNTED_BYTES, DecodedBytes
 from kafkalog.server.failed_answers import UNEXPECTED, failed_answer
 from kafkalog.wire import apis
@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Meter", "Peer", "Request"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 Answer = Mapping[str, Any]
 _CONTROLS = (LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN)
+SHOWN_MAX = 256
+"""Characters of a client id that log lines show."""
 _WAIT_FOR_MEMBERS = (apis.JOIN_GROUP, apis.SYNC_GROUP)
 """Answered when other members have acted, which may take minutes."""
 KNOWN = {**{api.key: api for api in _CONTROLS}, **apis.BY_KEY}
@@ -241,7 +243,8 @@ class Request:
 
     def __repr__(self) -> str:
         name = self.api.name if self.api is not None else "unknown API"
-        return f"{name} v{self.version} of {self.peer.client_id!r} at {self.peer.host}"
+        client = self.peer.client_id and self.peer.client_id[:SHOWN_MAX]
+        return f"{name} v{self.version} of {client!r} at {self.peer.host}"
 
 
 class _Unheard:

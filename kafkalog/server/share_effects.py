@@ -3,7 +3,6 @@ of partitions, which their leaders know."""
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
@@ -22,6 +21,7 @@ from kafkalog.coordinator.share_state.persister import (
     SummaryRead,
 )
 from kafkalog.log.log import handle_of
+from kafkalog.logs.limit import limited
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -37,7 +37,7 @@ __all__ = ["PartitionEnds", "carry_out"]
 LATEST, NO_EPOCH = -1, -1
 NAME_BYTES = 50
 """Approximate memory of a partition in a request, besides the topic's name."""
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 
 def carry_out(

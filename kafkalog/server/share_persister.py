@@ -7,7 +7,6 @@ and PersisterStateManager, whose waits are longer.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
@@ -30,6 +29,7 @@ from kafkalog.coordinator.share_state.persister import (
 from kafkalog.coordinator.share_state.requests import Request, Result, failed
 from kafkalog.coordinator.share_state.state import SharePartition
 from kafkalog.coordinator.thread import REQUEST_BYTES as EVENT_BYTES
+from kafkalog.logs.limit import limited
 from kafkalog.server.journal import SHARE_STATE_TOPIC
 from kafkalog.server.threads.later import Later
 from kafkalog.types import TopicPartition
@@ -62,7 +62,7 @@ _AGAIN = frozenset(
     }
 )
 """Errors that another attempt may mend."""
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 
 def _size(asked: Sequence[Request]) -> int:

@@ -8,7 +8,6 @@ Source: KIP-932, and the behaviour of Apache Kafka 4.4's leaders.
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from collections import deque
@@ -20,6 +19,7 @@ from uuid import UUID
 from kafkalog.coordinator.timers import Timers
 from kafkalog.errors import KafkalogError
 from kafkalog.log.log import handle_of
+from kafkalog.logs.limit import limited
 from kafkalog.shares import reading
 from kafkalog.shares.acquiring import acquire, without
 from kafkalog.shares.entries import Bury, Effect, Entries, Entry, EntryKey
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Shares"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 LOCK, FETCH, CLOSED = "lock", "fetch", "closed"
 """Kinds of timers: the locks of a share partition, the time of a ShareFetch, a look at the

@@ -6,7 +6,6 @@ the thread hands them to the controller one after another, and carries out its e
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 import time
@@ -31,6 +30,7 @@ from kafkalog.controller.events import (
     Timer,
 )
 from kafkalog.errors import KafkalogError, Timeout, ZooKeeperAway
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.image import Broker
 from kafkalog.wire.api import Api
 from kafkalog.zookeeper import tree, watches
@@ -43,7 +43,7 @@ from kafkalog.zookeeper.session import Life, Timeouts, open_session
 
 __all__ = ["Driver"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 RETRY_S, RETRY_MAX_S = 0.5, 60.0
 """Until this node stands again: ZooKeeper was away, or, doubled each time, another error came."""

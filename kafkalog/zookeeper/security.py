@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import logging
 import os
 import re
 import secrets
@@ -21,6 +20,7 @@ from kafkalog.config.declare import Password
 from kafkalog.config.server import ServerConfig
 from kafkalog.config.ssl import SslSettings
 from kafkalog.errors import InvalidSetting
+from kafkalog.logs.limit import limited
 from kafkalog.security.jaas import parse_jaas
 from kafkalog.security.keystores import stamp
 from kafkalog.zookeeper import tree
@@ -28,7 +28,7 @@ from kafkalog.zookeeper.entities import CONFIG
 
 __all__ = ["Login", "ZooKeeperSecurity", "digest_response", "is_open", "is_secret", "security_of"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 JAAS = "kafkalog.zookeeper.sasl.jaas.config"
 MODULE = "DigestLoginModule"

@@ -5,7 +5,6 @@ A part of a request that cannot be encoded is left out, so that it holds up noth
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -23,13 +22,14 @@ from kafkalog.controller.requests import (
     unencodable,
 )
 from kafkalog.errors import KafkalogError
+from kafkalog.logs.limit import limited
 from kafkalog.replication.inter_broker import connect
 from kafkalog.wire.api import Api
 from kafkalog.wire.tables.controller import STOP_REPLICA, UPDATE_METADATA
 
 __all__ = ["Sender"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 WAITING_MAX = 500
 """Requests that may wait for one broker; if there are more, the controller sends the current state

@@ -7,7 +7,6 @@ partition epochs, which are the versions of partitions' states.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -36,6 +35,7 @@ from kafkalog.controller.records import (
 )
 from kafkalog.controller.requests import RequestBatch
 from kafkalog.errors import BadZnode
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.image import TOPIC, Partition
 from kafkalog.zookeeper import altering, entities, own_settings, tree
 from kafkalog.zookeeper.documents import ZNODE_BYTES_MAX
@@ -53,7 +53,7 @@ from kafkalog.zookeeper.session import (
 
 __all__ = ["Reads", "Removals", "ZooKeeperRecords"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 T = TypeVar("T")
 SAID_MAX = 1000
 """Different errors of unreadable znodes that are logged by one controller."""

@@ -6,7 +6,6 @@ rules.  A znode that cannot be parsed is skipped and logged.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kafkalog.controller import brokers, deletion, reassign, requested_elections, steps, topics
@@ -16,6 +15,7 @@ from kafkalog.controller.core import Controller
 from kafkalog.controller.events import Clock, Options
 from kafkalog.controller.records import ElectionEnd, TopicPartition
 from kafkalog.controller.steps import read_states
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.image import Broker, Topic
 from kafkalog.zookeeper import entities, own_settings, tree
 from kafkalog.zookeeper.documents import DENIED
@@ -31,7 +31,7 @@ from kafkalog.zookeeper.store import Reads, Removals, ZooKeeperRecords
 
 __all__ = ["WATCHES", "ZooKeeperStore", "controller"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 CHANGES_MAX = 1000
 """Notifications of changed settings that are kept, whatever their age."""
 

@@ -11,7 +11,7 @@ __all__ = ["PYTHON", "RANK", "C", "shown"]
 PYTHON = [
     ["types"],
     ["errors"],
-    ["config", "clock", "report"],
+    ["config", "clock", "report", "logs"],
     ["arguments", "pattern"],
     ["serializers", "metrics"],
     ["_native"],

@@ -6,7 +6,6 @@ directory.
 
 from __future__ import annotations
 
-import logging
 from typing import NamedTuple
 
 from kafkalog.cluster.node.defaults import taken_over
@@ -20,6 +19,7 @@ from kafkalog.directory.manager import Manager
 from kafkalog.disk import layout
 from kafkalog.disk.layout import METADATA_TOPIC, MetaProperties
 from kafkalog.errors import ArgumentError
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.image import MetadataImage
 from kafkalog.replication.inter_broker import node_securities
 from kafkalog.types import TopicPartition
@@ -32,7 +32,7 @@ __all__ = [
     "join",
 ]  # fmt: skip
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 
 class Assessed(NamedTuple):

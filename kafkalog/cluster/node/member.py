@@ -7,7 +7,6 @@ sources.
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -39,6 +38,7 @@ from kafkalog.cluster.node.unsupported_watch import UnsupportedWatch
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.controller.settings import Plan, altered, each, mark_refused
 from kafkalog.log.log import Log
+from kafkalog.logs.limit import limited
 from kafkalog.metadata import configs, settings
 from kafkalog.metadata.image import BROKER, TOPIC, Change, MetadataImage, Partition
 from kafkalog.metadata.requests import NewTopics, Result, SettingChanges, SettingsAsked
@@ -64,7 +64,7 @@ from kafkalog.zookeeper.session import USUAL, Create, Life, Seen, Timeouts, open
 
 __all__ = ["Member"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 T = TypeVar("T")
 OPEN: Mapping[str, NodeSecurity] = MappingProxyType({})
 Listener = Callable[[Change], None]

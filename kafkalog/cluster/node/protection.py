@@ -8,7 +8,6 @@ broker may change it: each write names the version of the znode that it replaces
 
 from __future__ import annotations
 
-import logging
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any
 
 from kafkalog.cluster.node.tokens import TreeTokens
 from kafkalog.errors import BadZnode, InvalidRequest, Timeout
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.image import MetadataImage
 from kafkalog.metadata.requests import Result
 from kafkalog.metadata.source import Planned
@@ -31,7 +31,7 @@ from kafkalog.zookeeper.session import Found, Operation, Session
 
 __all__ = ["Protection"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 ATTEMPTS = 30
 """Writes of one znode that others' writes may come before; each of these has succeeded."""

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from kafkalog.errors import BadZnode, KafkalogError, ZooKeeperAway
+from kafkalog.logs.limit import limited
 from kafkalog.zookeeper import entities
 from kafkalog.zookeeper.entities import CHANGES
 from kafkalog.zookeeper.notifications import new_numbers, numbered
@@ -15,7 +16,7 @@ from kafkalog.zookeeper.session import Life, Seen, Session
 
 __all__ = ["SessionWatch"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 RETRY_S = 0.5
 INCOMPLETE_RETRY_S = 30.0

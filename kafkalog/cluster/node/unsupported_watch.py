@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from kafkalog.cluster.node.facts import REFUSE, WARN
 from kafkalog.cluster.node.unsupported import TOKENS, News, unsupported
 from kafkalog.errors import BadZnode
+from kafkalog.logs.limit import limited
 from kafkalog.zookeeper import tree
 from kafkalog.zookeeper.entities import Entity
 from kafkalog.zookeeper.loading import Znode, broker
@@ -17,7 +18,7 @@ from kafkalog.zookeeper.session import Session
 
 __all__ = ["UnsupportedWatch"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 LEVELS = {REFUSE: logging.ERROR, WARN: logging.WARNING}
 """By severity: a node that is about to join would be refused, or warned."""

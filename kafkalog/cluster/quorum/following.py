@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -39,6 +38,7 @@ from kafkalog.errors import (
     UnsupportedVersion,
     told_once,
 )
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.image import METADATA_VERSION
 from kafkalog.replication.inter_broker import connect
 from kafkalog.wire.apis import FETCH, FETCH_SNAPSHOT
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MetadataFollower"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 VERSION_MIN = 17
 """The first version of Fetch with the fetching replica's directory, and with the leader's address

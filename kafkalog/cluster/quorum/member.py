@@ -6,7 +6,6 @@ replicas.  Another one registers the broker and sends its heartbeats.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -35,6 +34,7 @@ from kafkalog.config.server import ServerConfig
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.layout import METADATA_TOPIC
 from kafkalog.errors import ArgumentError, Closed, KafkalogError, Timeout, UnsupportedVersion
+from kafkalog.logs.limit import limited
 from kafkalog.metadata import configs, settings
 from kafkalog.metadata.image import METADATA_VERSION, Change, MetadataImage, Partition
 from kafkalog.metadata.requests import NewTopics, Result, SettingChanges, SettingsAsked
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = ["QuorumMember", "join_quorum"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 T = TypeVar("T")
 LOOK_S = 0.2
 """How often a start that waits looks if its process is to end."""

@@ -4,7 +4,6 @@ that the quorum has committed."""
 from __future__ import annotations
 
 import json
-import logging
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from kafkalog.kraft.snapshots import SnapshotName, list_snapshots, read_snapshot
 from kafkalog.kraft.snapshotting import Snapshotting
 from kafkalog.log.log import handle_of
 from kafkalog.log.removal import truncate_fully
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.differences import difference
 from kafkalog.metadata.image import Change, MetadataImage
 from kafkalog.metadata.levels import SUPPORTED
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CopiedMetadata", "check_features", "supported_features"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 READ_BYTES = 1 << 20
 PART = ".part"

@@ -8,7 +8,6 @@ ClassicGroup.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping
 from functools import partial
 from uuid import UUID
@@ -26,12 +25,13 @@ from kafkalog.coordinator.groups.group import Member as ClassicMember
 from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.step import Step
 from kafkalog.errors import KafkalogError
+from kafkalog.logs.limit import limited
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.records import CONSUMER_PROTOCOL
 
 __all__ = ["DOWNGRADES", "UPGRADES", "downgrade", "leaves_classic", "replaces_last", "upgrade"]
 
-LOG = logging.getLogger(__name__)
+LOG = limited(__name__)
 UPGRADES = frozenset({"upgrade", "bidirectional"})
 DOWNGRADES = frozenset({"downgrade", "bidirectional"})
 """Values of group.consumer.migration.policy."""

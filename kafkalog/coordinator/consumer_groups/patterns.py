@@ -6,7 +6,6 @@ group.  Source: Kafka's TopicRegexResolver.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from kafkalog.coordinator.consumer_groups.refusal import Refusal
 from kafkalog.coordinator.consumer_groups.state import ConsumerGroup, Resolved
 from kafkalog.coordinator.consumer_groups.topics import Topics, group_hash
 from kafkalog.errors import ArgumentError
+from kafkalog.logs.limit import limited
 from kafkalog.pattern import NODES_MAX, PART_WORK, Pattern
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -33,7 +33,7 @@ __all__ = [
     "to_look_up",
 ]
 
-LOG = logging.getLogger(__name__)
+LOG = limited(__name__)
 
 PATTERNS_MAX = 100
 """Patterns of one group."""

@@ -8,7 +8,6 @@ write of unknown outcome is restated by the next one (`Changes`).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -19,11 +18,12 @@ from kafkalog.coordinator.core import append_error, too_large
 from kafkalog.coordinator.groups.group import Group, State
 from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.step import Body, Step
+from kafkalog.logs.limit import limited
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["Manner", "Turn", "end", "take_turn"]
 
-LOG = logging.getLogger(__name__)
+LOG = limited(__name__)
 
 WAITING_MAX = 10_000
 """Work that waits for a group: beyond it, requests are to be retried."""

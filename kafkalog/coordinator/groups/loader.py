@@ -7,7 +7,6 @@ CoordinatorLoaderImpl, GroupMetadataManager.replay.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 
 from kafkalog._native import lib
@@ -23,13 +22,14 @@ from kafkalog.coordinator.step import Step
 from kafkalog.coordinator.streams_groups import records as streams_records
 from kafkalog.coordinator.streams_groups.state import StreamsGroup
 from kafkalog.errors import KafkalogError
+from kafkalog.logs.limit import limited
 from kafkalog.types import TopicPartition
 from kafkalog.wire.records import OFFSETS
 from kafkalog.wire.values import Struct
 
 __all__ = ["load", "resume"]
 
-LOG = logging.getLogger(__name__)
+LOG = limited(__name__)
 
 Where = tuple[str, TopicPartition]
 """Group, and the partition whose offset was committed."""

@@ -7,12 +7,11 @@ delay), KIP-394 (pending ids).
 
 from __future__ import annotations
 
-import logging
-
 from kafkalog.coordinator.groups import records
 from kafkalog.coordinator.groups.group import Group, InitialDelay, Member, State
 from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.step import Answer, Body, Settle, Step
+from kafkalog.logs.limit import limited
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
@@ -38,7 +37,7 @@ __all__ = [
 ]
 
 
-LOG = logging.getLogger(__name__)
+LOG = limited(__name__)
 PENDING_MS = 60_000
 """How long a handed-out member id may wait for its member, if that is no longer known."""
 

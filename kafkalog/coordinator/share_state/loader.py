@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 
 from kafkalog.coordinator.journal import JournalBatch, StoredRecord
 from kafkalog.coordinator.share_state.records import change_of, key_of
 from kafkalog.coordinator.share_state.shard import ShareStateShard
 from kafkalog.errors import KafkalogError
+from kafkalog.logs.limit import limited
 
 __all__ = ["load"]
 
-LOG = logging.getLogger(__name__)
+LOG = limited(__name__)
 
 
 def load(shard: ShareStateShard, batches: Iterable[JournalBatch]) -> None:

@@ -3,7 +3,6 @@ request, completes the ends of transactions, and applies timeouts."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from itertools import count
@@ -26,6 +25,7 @@ from kafkalog.coordinator.transactions.requests import ProducerAnswer, ProducerC
 from kafkalog.coordinator.transactions.shard import Marker, Outside, TransactionShard
 from kafkalog.coordinator.transactions.transaction import NONE, State, Transaction, completed
 from kafkalog.coordinator.weight import Weight
+from kafkalog.logs.limit import limited
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
@@ -33,7 +33,7 @@ from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["SERVED", "TransactionCoordinatorState"]
 
-LOG = logging.getLogger(__name__)
+LOG = limited(__name__)
 
 SERVED = frozenset(
     {

@@ -3,7 +3,6 @@ Source: Kafka's TransactionStateManager.loadTransactionMetadata."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from functools import partial
 
@@ -13,10 +12,11 @@ from kafkalog.coordinator.transactions.records import loaded_id, loaded_status
 from kafkalog.coordinator.transactions.shard import TransactionShard
 from kafkalog.coordinator.transactions.transaction import State, Transaction
 from kafkalog.errors import KafkalogError
+from kafkalog.logs.limit import limited
 
 __all__ = ["load", "resume"]
 
-LOG = logging.getLogger(__name__)
+LOG = limited(__name__)
 
 
 def load(shard: TransactionShard, batches: Iterable[JournalBatch]) -> None:

@@ -1,6 +1,5 @@
 """Compaction in the background: the log with the most dirty bytes first."""
 
-import logging
 import os
 from collections.abc import Callable
 from functools import partial
@@ -12,11 +11,12 @@ from kafkalog.disk.layout import METADATA_TOPIC
 from kafkalog.errors import Closed, Locked, StaleLog, UnknownTopicOrPartition, passes
 from kafkalog.log.compaction import Cleanable, Limits, Throttle, compact, due, filthiest, look
 from kafkalog.log.handle import Handle
+from kafkalog.logs.limit import limited
 from kafkalog.types import TopicPartition
 
 __all__ = ["Cleaner"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 
 class Cleaner:

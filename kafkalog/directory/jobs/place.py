@@ -11,12 +11,13 @@ from kafkalog.directory.folders import Folders
 from kafkalog.disk.checkpoint import DirectoryState
 from kafkalog.errors import Closed, NoSpace, UnknownTopicOrPartition
 from kafkalog.log.handle import Handle
+from kafkalog.logs.limit import limited
 from kafkalog.types import TopicPartition
 
 __all__ = ["Place", "each", "ticks_ms"]
 
 T = TypeVar("T")
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 
 class Place(Protocol):

@@ -3,7 +3,6 @@
 On a full disk they are removed immediately.
 """
 
-import logging
 import os
 import threading
 from collections.abc import Iterable
@@ -14,13 +13,14 @@ from kafkalog.disk.layout import MarkedFolder
 from kafkalog.disk.space import is_full
 from kafkalog.log.handle import Handle
 from kafkalog.log.removal import purge
+from kafkalog.logs.limit import limited
 
 __all__ = ["JOB", "Removals"]
 
 JOB = "removal"
 """The scheduler's default period."""
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 PERIOD_MS_MIN, PERIOD_MS_MAX = 1_000, 60_000
 

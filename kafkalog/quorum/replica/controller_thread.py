@@ -3,7 +3,6 @@ node leads the quorum, runs the active controller."""
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 import time
@@ -29,6 +28,7 @@ from kafkalog.kraft.batches import records_in
 from kafkalog.kraft.loading import Loaded, load
 from kafkalog.kraft.snapshots import list_snapshots
 from kafkalog.kraft.snapshotting import Snapshotting
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.differences import difference
 from kafkalog.quorum.identity import Identity
 from kafkalog.quorum.replica import joining
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ControllerThread"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 READ_BYTES = 1 << 20
 FROM_RAFT = raft.BecameLeader, raft.LostLeadership, raft.Appended, VersionChanged

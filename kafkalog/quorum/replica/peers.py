@@ -6,7 +6,6 @@ given up by then: its connection is interrupted.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog.client.link.transport import Address, Options
 from kafkalog.errors import KafkalogError, UnsupportedVersion
+from kafkalog.logs.limit import limited
 from kafkalog.quorum.replica.disk import batches_of
 from kafkalog.raft.codec import API_OF, request_fields, response_of
 from kafkalog.raft.messages import FetchResponse, VoteRequest
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Arrived", "Peers", "Wanted"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 JOIN_S = 5.0
 VERSIONS_MIN = {FETCH.key: 17}

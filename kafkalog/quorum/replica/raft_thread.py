@@ -6,7 +6,6 @@ that disk again.
 
 from __future__ import annotations
 
-import logging
 import queue
 import random
 import threading
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 
 from kafkalog.clock import Clock
 from kafkalog.errors import CorruptLog, KafkalogError, StorageOffline, told_once
+from kafkalog.logs.limit import limited
 from kafkalog.quorum.replica.answers import Ask, answer_fields, describe_quorum
 from kafkalog.quorum.replica.disk import ReplicaDisk
 from kafkalog.quorum.replica.joining import VersionChanged
@@ -35,7 +35,7 @@ from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["NewSnapshot", "RaftThread", "Reload"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 DISK_S, DISK_MAX_S = 1.0, 60.0
 """After a write that the disk refused, until the replica starts again; doubled each time."""

@@ -6,7 +6,6 @@ controller that takes long delays no vote and no fetch.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from kafkalog.config.server import ServerConfig
 from kafkalog.controller.events import ClientRequest
 from kafkalog.controller.events import Options as ControllerOptions
 from kafkalog.errors import KafkalogError, Timeout
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.image import METADATA_VERSION
 from kafkalog.quorum.identity import Identity
 from kafkalog.quorum.replica.answers import RAFT_APIS, Ask, Body, refusal
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MetadataReplica"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 ASKED_BYTES_MAX = 67_108_864
 """Limit for requests without an answer, each for those to Raft and to the controller; beyond it any

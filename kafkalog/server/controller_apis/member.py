@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,6 +14,7 @@ from kafkalog.errors import (
     ZooKeeperAway,
     for_clients,
 )
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.image import BROKER
 from kafkalog.server.controller_apis.asking import ask
 from kafkalog.server.controller_apis.protection import PROTECTION
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterMember"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 MUTATING = frozenset(
     api.key for api in (apis.CREATE_TOPICS, apis.CREATE_PARTITIONS, apis.DELETE_TOPICS)

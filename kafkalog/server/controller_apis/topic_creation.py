@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import KafkalogError
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.requests import NewTopics
 from kafkalog.server.failures import code_of, codes_by_name
 from kafkalog.server.journal import REPLICATION_SETTINGS
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TopicCreation"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 PATIENCE_S = 1.0
 """How long a request that needs a topic waits for its creation."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.logs.limit import limited
 from kafkalog.server.controllers.envelope import Unopened, opened
 from kafkalog.server.failures import answer_failure
 from kafkalog.server.handlers.api_versions import answer_versions
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["alter_acls", "api_versions", "describe_cluster", "open_envelope"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 
 def api_versions(node: ControllerNode, request: Request) -> None:

@@ -5,13 +5,13 @@ Other controllers and clients then know its listeners, and the features that it 
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from kafkalog.errors import KafkalogError
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.image import METADATA_VERSION, MetadataImage
 from kafkalog.wire.apis import CONTROLLER_REGISTRATION
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SINCE", "OwnRegistration", "is_due"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 SINCE = 15
 """The first metadata.version that has registrations of controllers: 3.7-IV0."""

@@ -1,11 +1,11 @@
 """Helpers of several handlers: error codes, and partitions with their leader epoch checked."""
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.coordinator.step import Call
 from kafkalog.errors import for_clients
+from kafkalog.logs.limit import limited
 from kafkalog.security.permissions import CLUSTER_NAME, Kind, Operation, everything
 from kafkalog.server.failures import code_of
 from kafkalog.server.node import Node, Serving
@@ -31,7 +31,7 @@ Handler = Callable[[Node, Request], Mapping[str, Any] | None]
 """Takes a request with its decoded body; returns the response's fields, or None if it has
 answered or will answer later."""
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 NO_OPERATIONS = -(2**31)
 """The value for authorized operations when the client did not ask for them."""

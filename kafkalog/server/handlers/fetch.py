@@ -1,15 +1,15 @@
 """The slow path of Fetch: opens logs when they are first read, then C answers."""
 
-import logging
 from typing import Any
 
 from kafkalog.errors import NotLeaderOrFollower, StorageOffline, UnknownTopicOrPartition, passes
+from kafkalog.logs.limit import limited
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 
 __all__ = ["fetch", "open_logs"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 
 def open_logs(node: Node, partitions: Any, to_read: bool = False) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,6 +10,7 @@ from uuid import UUID
 
 from kafkalog.client.link.software import software
 from kafkalog.errors import KafkalogError
+from kafkalog.logs.limit import limited
 from kafkalog.metrics import exposition
 from kafkalog.metrics.endpoint import OK, TEXT, UNAVAILABLE, Endpoint, Page
 from kafkalog.metrics.metric import Readings
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BrokerParts", "Watch"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 SETTING = "kafkalog.http.listen"
 STARTS = "the node starts"

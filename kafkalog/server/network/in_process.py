@@ -5,7 +5,6 @@ No port and no address; the frames are the same as over a network.
 
 from __future__ import annotations
 
-import logging
 import socket
 import threading
 import weakref
@@ -13,12 +12,13 @@ from collections.abc import Sequence
 
 from kafkalog import errors
 from kafkalog.client.link.transport import Address, Client, Options
+from kafkalog.logs.limit import limited
 from kafkalog.server.network.listeners import INSIDE, INSIDE_PLACE
 from kafkalog.server.network.reactor import Reactor
 
 __all__ = ["InProcessTransport"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 BUFFER_BYTES = 1 << 20
 """Buffer of each socket: a request of usual size is sent in one piece."""
 

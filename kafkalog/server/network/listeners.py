@@ -1,7 +1,6 @@
 """Listeners: where connections are accepted, and the addresses that clients get."""
 
 import ipaddress
-import logging
 import re
 import socket
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkalog.config.listeners import SecurityProtocol
 from kafkalog.config.server import ServerConfig
 from kafkalog.errors import InvalidSetting, KafkalogError
+from kafkalog.logs.limit import limited
 
 if TYPE_CHECKING:
     from kafkalog.server.network.reactor import Reactor
@@ -35,7 +35,7 @@ __all__ = [
     "try_to_listen",
 ]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 PLAINTEXT = SecurityProtocol.PLAINTEXT
 _UNIX = "unix:"

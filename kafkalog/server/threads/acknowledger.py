@@ -1,6 +1,5 @@
 """Waits until appends are acknowledged as with acks=all."""
 
-import logging
 import math
 import threading
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.clock import Clock
 from kafkalog.errors import Closed, Timeout
+from kafkalog.logs.limit import limited
 
 if TYPE_CHECKING:
     from kafkalog.server.network.reactor import Appended, Reactor
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Acknowledger"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 SLICE_MS = 5
 """How long the thread waits for one partition before it checks all others again."""

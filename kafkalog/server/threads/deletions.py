@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from kafkalog.clock import Clock
+from kafkalog.logs.limit import limited
 from kafkalog.server.failures import code_of
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["Deleted", "Deletions"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 LOOK_S = 0.05
 """How often the replicas' progress is checked while a request waits."""

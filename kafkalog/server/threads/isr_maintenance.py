@@ -3,7 +3,6 @@ retries failed role changes, and reports logs that went offline."""
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -18,6 +17,7 @@ from kafkalog.errors import (
     StorageOffline,
     UnknownTopicOrPartition,
 )
+from kafkalog.logs.limit import limited
 from kafkalog.replication.isr import Isr, answered, expand, released, shrink
 from kafkalog.types import TopicPartition
 from kafkalog.wire.tables.internal import ALTER_PARTITION
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IsrMaintenance"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 WAIT_MS = 200
 """How long to wait for caught-up followers before looking for lagging ones."""

@@ -1,13 +1,14 @@
 """A thread that runs what it gets, one piece after another."""
 
-import logging
 import queue
 import threading
 from collections.abc import Callable
 
+from kafkalog.logs.limit import limited
+
 __all__ = ["SerialExecutor"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 
 class SerialExecutor:

@@ -1,6 +1,5 @@
 """The I/O threads: each takes a request, has it answered, and takes the next."""
 
-import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog._native import lib
 from kafkalog.errors import KafkalogError
+from kafkalog.logs.limit import limited
 from kafkalog.server.request import Request
 from kafkalog.wire import apis
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Workers"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 TAKE_MS = 1000
 """How long a worker waits for a request before it checks whether to stop."""

@@ -3,7 +3,6 @@ here, to write a transaction's marker there, and about the states of share parti
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 from collections import defaultdict, deque
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkalog.client.link.connection import Connection
 from kafkalog.coordinator.partitions import partition_for
 from kafkalog.errors import KafkalogError, UnsupportedVersion
+from kafkalog.logs.limit import limited
 from kafkalog.replication.inter_broker import connect
 from kafkalog.server.journal import TRANSACTIONS_TOPIC
 from kafkalog.types import TopicPartition
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["InterBrokerClient", "outcome_in", "peer_code", "question", "results_of"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 ANSWER_MS = 10_000
 IN_FLIGHT_MAX = 100

@@ -1,6 +1,5 @@
 """Writes the markers that end transactions to their partitions."""
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from kafkalog.coordinator.groups.core import GroupCoordinatorState
 from kafkalog.coordinator.step import Producer
 from kafkalog.coordinator.thread import Coordinator
 from kafkalog.errors import Closed, NotFound, UnknownTopicOrPartition
+from kafkalog.logs.limit import limited
 from kafkalog.server.appends import Appends
 from kafkalog.server.failures import known_code
 from kafkalog.server.journal import OFFSETS_TOPIC
@@ -34,7 +34,7 @@ FAILING_MAX = 1_000
 Done = Callable[[ErrorCode], None]
 Write = Callable[..., bool]
 """Takes `wait`, see Markers._append."""
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 
 class Markers:

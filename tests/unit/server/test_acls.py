@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from kafkalog.config.authorizer import STANDARD_AUTHORIZER
+from kafkalog.logs import limit
 from kafkalog.security.acls import ALL, ANY, Pattern, Permission
 from kafkalog.security.permissions import Kind, Operation
 from kafkalog.security.principal import Principal
 from kafkalog.server.admission import java_host
 from kafkalog.server.broker import Broker, node_of
-from kafkalog.server.denials import LINES_MAX, Denials
+from kafkalog.server.denials import log_denial
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
@@ -175,22 +176,12 @@ def test_hosts_are_written_as_java_writes_them(host: str, java: str) -> None:
     assert java_host(host) == java
 
 
-def test_denials_are_logged_with_a_bound(caplog: pytest.LogCaptureFixture,
-                                         monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
-    now = [1.0]
-    monkeypatch.setattr("kafkalog.server.denials.time.monotonic", lambda: now[0])
-    denials = Denials()
+def test_a_denial_is_logged_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        for _ in range(LINES_MAX + 5):
-            denials.tell(Principal("User", "a\nb"), "10.0.0.1", Operation.READ,
-                         (Kind.TOPIC, "t\n"), None)  # fmt: skip
-        assert len(caplog.messages) == LINES_MAX
-        now[0] = 2.0
-        denials.tell(Principal("User", "a"), "h", Operation.READ, (Kind.TOPIC, "t"), None)
-    assert caplog.messages[LINES_MAX] == "5 more operations were denied"
-    assert caplog.messages[0] == (
+        log_denial(Principal("User", "a\nb"), "10.0.0.1", Operation.READ, (Kind.TOPIC, "t\n"), None)
+    assert caplog.messages == [
         r"denied: 'User:a\nb' at '10.0.0.1', operation READ on TOPIC 't\n': no ACL allows it"
-    )
+    ]
 
 
 def test_denials_of_c_are_logged_with_principal_host_and_resource(
@@ -217,16 +208,17 @@ def test_denials_of_c_are_logged_with_principal_host_and_resource(
 
 
 def test_more_denials_by_c_are_counted(
-    administered: Client, caplog: pytest.LogCaptureFixture
+    administered: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(limit, "WINDOW_S", 0.5)
     raw = administered.raw
     administered.create(
         creation(permission_type=Permission.DENY, resource_pattern_type=Pattern.PREFIXED)
     )
 
     def counted() -> bool:
-        for number in range(3 * LINES_MAX):
+        for number in range(3 * limit.LINES_MAX):
             assert raw.fetch(f"t{number}", 0).error_code == DENIED
-        return "more operations were denied" in caplog.text
+        return "lines of operation_denied were left out" in caplog.text
 
     wait_for(counted, "some are only counted")

@@ -13,9 +13,9 @@ import pytest
 from kafkalog.clock import ManualClock
 from kafkalog.config.sasl import UNSIGNED
 from kafkalog.errors import InvalidSetting
+from kafkalog.logs.limit import LINES_MAX
 from kafkalog.security.principal import Principal
 from kafkalog.security.scram import Mechanism, salted_password
-from kafkalog.server.authentication import LOGGED_MAX
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -271,14 +271,14 @@ def test_failures_are_logged_without_secrets_and_not_all_of_them(
 ) -> None:
     config = sasl.settings(connection_failed_authentication_delay_ms=0)
     with caplog.at_level(logging.DEBUG), Broker(tmp_path / "d", config=config) as broker:
-        for _ in range(LOGGED_MAX + 5):
+        for _ in range(LINES_MAX + 5):
             raw = Raw(broker.bootstrap_servers)
             handshake(raw)
             assert token(raw, plain("mallory-S3CRET", "S3CRET")).error_code == FAILED
             raw.socket.close()
         assert "S3CRET" not in repr(broker) + repr(node_of(broker))
     failures = [one for one in caplog.messages if "authentication failed" in one]
-    assert len(failures) == LOGGED_MAX
+    assert len(failures) == LINES_MAX
     assert all("/127.0.0.1 (PLAIN)" in one for one in failures)
     assert "S3CRET" not in caplog.text
 

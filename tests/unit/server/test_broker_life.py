@@ -385,7 +385,7 @@ def test_sigterm_ends_serve_cleanly(tmp_path: Path) -> None:
         child.send_signal(signal.SIGTERM)
         _, errors = child.communicate(timeout=LIMIT_S)
     assert child.returncode == 0
-    assert '"message": "SIGTERM: the broker ends"' in errors
+    assert '"fields": {"signal": "SIGTERM", "kind": "broker"}' in errors
     assert (path / ".kafka_cleanshutdown").exists()
 
 
@@ -407,12 +407,15 @@ def test_serve_reads_a_properties_file_and_names_ignored_settings(tmp_path: Path
         for _ in range(2):  # the first one creates it
             (topic,) = raw.call(apis.METADATA, topics=[{"name": "t"}]).topics
         assert len(topic.partitions) == 3
-    properties.write_text(properties.read_text() + "num.replicas=2\n")
+    more = "num.replicas=2\nkafkalog.log.format=json\n"
+    properties.write_text(properties.read_text() + more)
     child.send_signal(RESTART)
     assert child.stdout.readline().startswith(f"kafkalog serves {path} at ")
     child.terminate()
     _, errors = child.communicate(timeout=LIMIT_S)
     assert "num.replicas: ignored: no setting has this name" in errors
+    assert '"event": "broker_started"' in errors
+    assert '"event": "process_ends", "message": "SIGTERM: the broker ends"' in errors
     assert "group.streams.assignors: ignored: it is not supported yet" in errors
     assert "num.partitons: ignored: no setting has this name" in errors
 

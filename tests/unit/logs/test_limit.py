@@ -1,0 +1,95 @@
+"""No client decides how much a node logs."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from kafkalog.logs import limit
+from kafkalog.logs.limit import LINES_MAX, WINDOW_S, left_out, limited
+
+TEXT = "%s: closed"
+NOTE = "%d lines of broker_closed were left out"
+
+
+class Clock:
+    now_s = 100.0
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr("kafkalog.logs.limit.time.monotonic", lambda: found.now_s)
+    return found
+
+
+@pytest.fixture
+def logger(caplog: pytest.LogCaptureFixture) -> Iterator[logging.Logger]:
+    with caplog.at_level(logging.INFO, "kafkalog"):
+        yield limited("kafkalog.server.broker")
+
+
+def test_lines_of_a_kind_are_logged_up_to_the_limit_then_counted(
+    logger: logging.Logger, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(LINES_MAX + 5):
+        logger.info(TEXT, number)
+    assert caplog.messages == [f"{number}: closed" for number in range(LINES_MAX)]
+    clock.now_s += WINDOW_S
+    caplog.clear()
+    logger.info(TEXT, "x")
+    assert caplog.messages == [NOTE % 5, "x: closed"]
+    assert caplog.records[0].levelno == logging.INFO
+    logger.info(TEXT, "y")
+    assert caplog.messages[2:] == ["y: closed"]
+
+
+def test_a_kind_does_not_silence_another_one(
+    logger: logging.Logger, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(LINES_MAX + 1):
+        logger.info(TEXT, number)
+    logger.warning("%s: goes on with the settings that it had", "d")
+    limited("kafkalog.server.failures").info(TEXT, "other logger")
+    assert caplog.messages[LINES_MAX:] == [
+        "d: goes on with the settings that it had", "other logger: closed",
+    ]  # fmt: skip
+
+
+def test_lines_that_somebody_else_left_out_are_counted_too(
+    logger: logging.Logger, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    left_out(logger, TEXT, 7)
+    logger.info(TEXT, "x")
+    assert caplog.messages == [NOTE % 7, "x: closed"]
+
+
+def test_the_kinds_that_are_remembered_are_bounded(
+    logger: logging.Logger, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limit, "KINDS_MAX", 10)
+    for number in range(100):
+        logger.info(f"text {number}")
+    (found,) = [one for one in logger.filters if isinstance(one, limit._Limit)]
+    assert len(found._kinds) == 10
+
+
+def test_a_logger_has_one_limit() -> None:
+    assert limited("kafkalog.server.broker") is limited("kafkalog.server.broker")
+    filters = logging.getLogger("kafkalog.server.broker").filters
+    assert len([one for one in filters if isinstance(one, limit._Limit)]) == 1
+
+
+def test_a_forked_child_logs_whatever_its_parent_did(logger: logging.Logger, clock: Clock) -> None:
+    """A thread of the parent may hold the lock."""
+    (found,) = [one for one in logger.filters if isinstance(one, limit._Limit)]
+    with found._lock:
+        if (pid := os.fork()) == 0:
+            try:
+                logger.info(TEXT, "x")
+            finally:
+                os._exit(0 if found._kinds[TEXT].lines == 1 else 1)
+    assert os.waitpid(pid, 0)[1] == 0
