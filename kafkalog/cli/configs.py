@@ -1,4 +1,4 @@
-"""`kafkalog configs`: the settings of topics, brokers, groups and client metrics."""
+"""`kafkalog configs`: the settings of topics, brokers, their loggers, groups and client metrics."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -32,7 +32,8 @@ ACTIONS = {
 OF_BROKERS = {"broker", "default of all brokers", "properties file"}
 """Sources of a broker's settings other than the default."""
 TYPES = {
-    "topics": "topic", "brokers": "broker", "groups": "group", "client-metrics": "client_metrics"
+    "topics": "topic", "brokers": "broker", "groups": "group", "client-metrics": "client_metrics",
+    "broker-loggers": "broker_logger",
 }  # fmt: skip
 
 OPTIONS = {

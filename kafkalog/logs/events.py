@@ -387,6 +387,9 @@ EVENTS: dict[str, tuple[Event, ...]] = {
     "server.handlers.fetch": (
         _of("partition_not_opened", "error", "%s-%d cannot be opened", TP),
     ),
+    "server.handlers.loggers": (
+        _of("log_level_changed", "warning", "logger %s: its level is %s", "of level"),
+    ),
     "server.jwks": (
         _of("token_keys_unreadable", "warning",
             "keys of tokens cannot be read, the old ones stay: %s", "problem"),

@@ -32,8 +32,11 @@ from kafkalog.metadata.settings import conflict
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
+    "DELETE",
+    "SET",
     "Refused",
     "alter_configs",
+    "check_changes",
     "checked_topic_configs",
     "describe_configs",
     "incremental_alter_configs",
@@ -244,7 +247,7 @@ def _check_resource(image: MetadataImage, kind: int, name: str) -> None:
     elif kind == BROKER:
         _check_broker_name(image, name)
     elif kind == BROKER_LOGGER:
-        raise Refused(ErrorCode.INVALID_REQUEST, "There are no loggers to set: this is no JVM.")
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
     elif kind not in OWN_SETTINGS:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {kind}")
     elif not image.features.get(OWN_SETTINGS[kind].feature):
@@ -265,7 +268,10 @@ def incremental_alter_configs(
 
     def wanted(resource: ResourceChange) -> dict[str, str]:
         kind, name, changes = resource
-        _check_changes(changes)
+        check_changes(changes)
+        unknown = [change.operation for change in changes if change.operation not in _OPERATIONS]
+        if unknown:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown operation type {unknown[0]}")
         found = dict(image.config(kind, name))
         for change in changes:
             if change.operation == DELETE:
@@ -286,22 +292,23 @@ def alter_configs(
     """AlterConfigs, which replaces all settings of a resource; records and `responses`."""
 
     def wanted(resource: ResourceChange) -> dict[str, str]:
-        _check_changes(resource.changes)
+        check_changes(resource.changes)
         return {change.name: change.value or "" for change in resource.changes}
 
     return _alter(image, asked, static, wanted, check)
 
 
-def _check_changes(changes: Sequence[SettingChange]) -> None:
+def check_changes(changes: Sequence[SettingChange]) -> None:
+    """Refuse names that appear twice and values that are missing.
+
+    Raises: Refused.
+    """
     if any(count > 1 for count in Counter(change.name for change in changes).values()):
         raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    unknown = [change.operation for change in changes if change.operation not in _OPERATIONS]
-    if unknown:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown operation type {unknown[0]}")
     nulls = [c.name for c in changes if c.value is None and c.operation != DELETE]
     if nulls:
         raise Refused(
-            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}"
+            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}"
         )
 
 

@@ -26,7 +26,7 @@ from kafkalog.server.group_guards import (
     only_whole,
     share_offsets,
 )
-from kafkalog.server.handlers.configs import BROKER_LOGGER
+from kafkalog.server.handlers.loggers import BROKER_LOGGER
 from kafkalog.server.handlers.metadata import IDS_SINCE, creatable, made_on_use
 from kafkalog.server.handlers.writers import writer_of
 from kafkalog.wire import apis

@@ -154,6 +154,10 @@ class Request:
     ) -> None:
         """Pass the fields of the answer through `whole` before they are sent, and each piece of
         `rows` through `piece`, which changes it."""
+        if (earlier := self._adjust) is not None:  # of the guards: of no list in pieces
+            self._adjust = lambda answer: whole(earlier(answer))
+            self.cut |= cut
+            return
         self._adjust, self._change, self.cut = whole, piece, cut
 
     def rows(self, field: str) -> Rows:

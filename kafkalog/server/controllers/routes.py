@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from kafkalog.security.permissions import Kind, Operation
 from kafkalog.server.controllers import handlers
-from kafkalog.server.handlers import Route, Routes, acls, configs, controller, sasl, tokens, users
+from kafkalog.server.handlers import (
+    Route,
+    Routes,
+    acls,
+    configs,
+    controller,
+    loggers,
+    sasl,
+    tokens,
+    users,
+)
 from kafkalog.wire import apis
 
 __all__ = ["CONTROLLERS_ROUTES"]
@@ -53,7 +63,7 @@ _TABLE: dict[int, Route] = {
         (apis.LIST_PARTITION_REASSIGNMENTS, _ask, _DESCRIBE),
         (apis.DESCRIBE_CONFIGS, configs.describe_configs),
         (apis.ALTER_CONFIGS, _ask),
-        (apis.INCREMENTAL_ALTER_CONFIGS, _ask),
+        (apis.INCREMENTAL_ALTER_CONFIGS, loggers.incremental_alter_configs),
         (apis.DESCRIBE_ACLS, acls.describe_acls, _DESCRIBE),
         (apis.CREATE_ACLS, handlers.alter_acls, _ALTER),
         (apis.DELETE_ACLS, handlers.alter_acls, _ALTER),

@@ -20,6 +20,7 @@ from kafkalog.server.handlers import (
     groups,
     list_offsets,
     log_dirs,
+    loggers,
     metadata,
     produce,
     producers,
@@ -127,7 +128,7 @@ ROUTES: dict[int, Route] = {
         (apis.CREATE_PARTITIONS, controller.to_controller),
         (apis.DELETE_GROUPS, groups.to_coordinator),
         (apis.ELECT_LEADERS, controller.to_controller, (_ALTER, _CLUSTER)),
-        (apis.INCREMENTAL_ALTER_CONFIGS, controller.to_controller),
+        (apis.INCREMENTAL_ALTER_CONFIGS, loggers.incremental_alter_configs),
         (apis.ALTER_PARTITION_REASSIGNMENTS, controller.to_controller, (_ALTER, _CLUSTER)),
         (apis.LIST_PARTITION_REASSIGNMENTS, controller.to_controller, (_DESCRIBE, _CLUSTER)),
         (apis.OFFSET_DELETE, groups.to_coordinator),
@@ -179,9 +180,12 @@ OF_VOTERS: dict[int, Route] = {
     for api in api_versions.OF_VOTERS
 }
 """Served only by a broker of a KRaft cluster: changes of the voters."""
+_FORWARDING = (
+    controller.to_controller, acls.alter_acls, cluster.describe_quorum,
+    loggers.incremental_alter_configs,
+)  # fmt: skip
 FORWARDED = frozenset(
-    key for key, one in {**ROUTES, **OF_VOTERS}.items()
-    if one.handler in (controller.to_controller, acls.alter_acls, cluster.describe_quorum)
+    key for key, one in {**ROUTES, **OF_VOTERS}.items() if one.handler in _FORWARDING
 )  # fmt: skip
 """APIs that a broker of a KRaft cluster only forwards: the controller, whose ACLs are newer, checks
 the rights of the client that the envelope names."""

@@ -5,6 +5,7 @@ from typing import Any
 from kafkalog.metadata import translation
 from kafkalog.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from kafkalog.metadata.requests import SettingsAsked
+from kafkalog.server.handlers.loggers import BROKER_LOGGER, describe_loggers
 from kafkalog.server.node import Node, Serving
 from kafkalog.server.request import Request
 from kafkalog.wire.error_codes import ErrorCode
@@ -16,15 +17,16 @@ STATIC_SOURCE, LIST_TYPE = 4, 7
 """Kafka's ConfigSource for a value from a properties file, and ConfigType for a list."""
 KINDS_SINCE = 1
 """Before this version, the API only listed settings of client metrics."""
-BROKER_LOGGER = 8
-"""A resource kind of Kafka's that does not exist here: this is no JVM."""
-_KINDS = (BROKER, TOPIC, GROUP, CLIENT_METRICS)
+_KINDS = (BROKER, BROKER_LOGGER, TOPIC, GROUP, CLIENT_METRICS)
 
 
 def describe_configs(node: Serving, request: Request) -> dict[str, Any]:
     """Every setting of each resource, or the requested ones."""
     wanted = translation.settings(request.body)
-    results = node.metadata.describe_configs(wanted)
+    others = [one for one in wanted.resources if one.kind != BROKER_LOGGER]
+    results = node.metadata.describe_configs(wanted._replace(resources=others))
+    loggers = {one.name: one for one in wanted.resources if one.kind == BROKER_LOGGER}
+    results += [describe_loggers(node.node_id, one) for one in loggers.values()]
     keys = {(one.kind, one.name): one.keys for one in wanted.resources}
     for result in results:
         where = (result["resource_type"], result["resource_name"])
@@ -52,10 +54,11 @@ def _directory(node: Serving, wanted: SettingsAsked) -> dict[str, Any]:
 def list_config_resources(node: Node, request: Request) -> dict[str, Any]:
     """The resources that have settings: of the requested kinds, else of all (KIP-1142)."""
     kinds = request.body.resource_types if request.version >= KINDS_SINCE else [CLIENT_METRICS]
-    if set(kinds) - set(_KINDS) - {BROKER_LOGGER}:
+    if set(kinds) - set(_KINDS):
         return {"error_code": ErrorCode.UNSUPPORTED_VERSION}
     image = node.image
-    there = {BROKER: [str(node.node_id)], TOPIC: list(image.topics)}
+    nodes = [str(node.node_id)]
+    there = {BROKER: nodes, BROKER_LOGGER: nodes, TOPIC: list(image.topics)}
     found = [
         {"resource_name": name, "resource_type": kind}
         for kind in _KINDS

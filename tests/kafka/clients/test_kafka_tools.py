@@ -64,6 +64,17 @@ def test_settings(tool: Callable[..., str], new_topic: Callable[..., str]) -> No
     assert "retention.bytes=12345" in said and "segment.ms" not in said
 
 
+def test_levels_of_loggers(tool: Callable[..., str]) -> None:
+    configs, entity = f"{TOOLS}.ConfigCommand", ("--entity-type", "broker-loggers")
+    one = (*entity, "--entity-name", "1")
+    assert "root=" in tool(configs, "--describe", *one)
+    logger = "kafkalog.server.share_effects"
+    tool(configs, "--alter", *one, "--add-config", f"{logger}=TRACE")
+    assert f"{logger}=TRACE" in tool(configs, "--describe", *one)
+    tool(configs, "--alter", *one, "--delete-config", logger)
+    assert f"{logger}=TRACE" not in tool(configs, "--describe", *one)
+
+
 def test_groups_and_offsets(
     tool: Callable[..., str], agent: Callable[[str], Agent], new_topic: Callable[..., str],
     new_group: str, wait_until: Callable[..., None],

@@ -458,6 +458,19 @@ def test_configs(at: Command, has: Settings, topic: str) -> None:
     ).items()
 
 
+def test_levels_of_loggers(at: Command, has: Settings) -> None:
+    one = ("--entity-type", "broker-loggers", "--entity-name", 1)
+    rows = at("configs", "describe", *one, "--json").rows()
+    assert {"name": "root", "source": "broker logger"}.items() <= next(
+        r for r in rows if r["name"] == "root"
+    ).items()
+    name = next(r["name"] for r in rows if r["name"] != "root")
+    at("configs", "alter", *one, "--add-config", f"{name}=ERROR")
+    after = at("configs", "describe", *one, "--json").rows()
+    assert {r["value"] for r in after if r["name"] == name} == {"ERROR"}
+    at("configs", "alter", *one, "--delete-config", name)
+
+
 def test_settings_of_all_brokers_come_and_go(at: Command, has: Settings) -> None:
     """Dynamic defaults of the cluster."""
     words = ["describe", "--broker-defaults"]

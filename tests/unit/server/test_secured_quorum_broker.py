@@ -327,3 +327,23 @@ def test_scram_logs_in_to_controllers(
     )
     with pytest.raises(errors.Timeout, match="SCRAM-SHA-512: the broker offers PLAIN"):
         Broker(tmp_path / "d", config=config)
+
+
+def test_levels_of_loggers_are_its_own_affair(
+    controller: Controller, papers: Certificates, tmp_path: Path
+) -> None:
+    """The controller checks the other changes of settings; this one never reaches it."""
+    name = "kafkalog.server.share_effects"
+    change = {"name": name, "config_operation": 0, "value": "FATAL"}
+    resource = {"resource_type": 8, "resource_name": str(NODE), "configs": [change]}
+    config = settings(controller, papers, super_users=f"User:{LOGIN};User:bob")
+    with Broker(tmp_path / "d", config=config) as broker:
+        for user, code in (("alice", ErrorCode.CLUSTER_AUTHORIZATION_FAILED), ("bob", 0)):
+            with as_user(broker, user) as raw:
+                answer = raw.call(
+                    apis.INCREMENTAL_ALTER_CONFIGS, resources=[resource], validate_only=False
+                )
+            assert [row.error_code for row in answer.responses] == [code]
+        assert not controller.sent(apis.ENVELOPE)
+    assert logging.getLogger(name).level == logging.CRITICAL
+    logging.getLogger(name).setLevel(logging.NOTSET)
