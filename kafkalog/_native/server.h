@@ -279,6 +279,27 @@ enum { KL_FAST_APIS = 2, KL_ERROR_CODES = 256 };
  * others.  KL_E_ARGUMENT: neither Produce nor Fetch. */
 kl_status kl_server_get_errors(kl_server *server, int32_t api_key, int64_t *out);
 
+/* A request whose answer was sent, or that has none. */
+typedef struct {
+    int64_t spent_ns[6]; /* by KL_PHASE_* */
+    int64_t own_ns; /* TOTAL, without the time that a Fetch, JoinGroup, ... asked to wait */
+    int64_t lost;   /* further ones since the previous one that are not reported */
+    int32_t listener;
+    int32_t principal;
+    int32_t correlation_id;
+    int32_t throttle_ms; /* how long its connection is muted */
+    int16_t api_key;
+    int16_t api_version;
+    int32_t client_id_bytes; /* -1: null, or unknown */
+    uint8_t client_id[128];  /* its beginning */
+    char peer[64];           /* as in kl_request_info */
+} kl_finished;
+/* Report requests whose own_ns is at least this, from the next one received on; INT64_MAX, the
+ * initial value: none. */
+void kl_server_report_finished(kl_server *server, int64_t least_ns);
+/* The next one.  KL_E_TIMEOUT: none came; KL_E_CLOSED: the server was stopped. */
+kl_status kl_server_take_finished(kl_server *server, int32_t timeout_ms, kl_finished *out);
+
 /* What is counted of each partition; REPLICATED_OUT: bytes to followers, which BYTES_OUT and
  * FETCHED lack; PRODUCED: appends, also those of this process; FETCHED: partitions in answers. */
 enum {

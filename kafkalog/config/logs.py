@@ -1,6 +1,6 @@
 """A node's settings of its log lines."""
 
-from kafkalog.config.declare import Settings, Word
+from kafkalog.config.declare import Settings, Whole, Word
 
 __all__ = ["LINES", "LogLineSettings"]
 
@@ -17,4 +17,12 @@ class LogLineSettings(Settings):
         "line; `--log-format` overrides it. A broker inside another program leaves that to the "
         "program's `logging`.",
         choices=LINES,
+    )
+    kafkalog_slow_request_ms = Whole(
+        0,
+        "A request that takes as long is logged, with the time of each phase, by "
+        "`kafka.request.logger`; the waits that Fetch, ShareFetch, JoinGroup and SyncGroup ask for "
+        "do not count. 0: none is.",
+        unit="ms",
+        high=86_400_000,
     )

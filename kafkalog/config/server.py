@@ -239,6 +239,7 @@ CORDONED = "cordoned.log.dirs"
 DYNAMIC = frozenset(s.synonym for s in TopicConfig.table.values() if s.synonym) | {
     CORDONED, "errors.deadletterqueue.auto.create.topics.enable",
     "errors.deadletterqueue.topic.name.prefix", "follower.replication.throttled.rate",
+    "kafkalog.slow.request.ms",
     "leader.replication.throttled.rate",
     "log.cleaner.backoff.ms", "log.cleaner.dedupe.buffer.size",
     "log.cleaner.io.buffer.load.factor", "log.cleaner.io.max.bytes.per.second",

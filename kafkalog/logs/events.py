@@ -14,6 +14,12 @@ __all__ = ["EVENTS", "FOREIGN", "LEFT_OUT", "VARIES", "Event", "event_of", "fiel
 
 VARIES = "varies"
 TP = "topic partition "
+_OF_REQUEST = (
+    "api version client principal peer listener correlation_id total_time_ms "
+    "request_queue_time_ms local_time_ms remote_time_ms response_queue_time_ms send_time_ms "
+    "throttle_time_ms"
+)
+"""The times are those of Kafka's request logger, and of its metrics."""
 
 
 class Event(NamedTuple):
@@ -293,6 +299,14 @@ EVENTS: dict[str, tuple[Event, ...]] = {
         _of("node_keys_invalid", "error",
             "listener %s: connections to other nodes keep the old keys: %s",
             "listener problem"),
+    ),
+    "request.logger": (
+        _of("request_completed", "debug", "%s v%s of %s, %s at %s, listener %s, correlation id %s: "
+            "%s ms: queue %s, local %s, remote %s, response queue %s, send %s, throttle %s",
+            _OF_REQUEST),
+        _of("request_slow", "warning", "slow: %s v%s of %s, %s at %s, listener %s, correlation id "
+            "%s: %s ms: queue %s, local %s, remote %s, response queue %s, send %s, throttle %s",
+            _OF_REQUEST),
     ),
     "server": (
         _of("process_ends", "info", "%s: the %s ends", "signal kind"),

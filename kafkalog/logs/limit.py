@@ -1,7 +1,8 @@
 """The loggers of a node: no client decides how much they write.
 
 A kind of line is a logger and a template, the text before its arguments.  Of each, so many lines
-are logged in a while; more are counted, and the next line of the kind says first how many.
+are logged in a while, not counting those at DEBUG; more are counted, and the next line of the kind
+says first how many.
 """
 
 import logging
@@ -47,7 +48,8 @@ class _Limit(logging.Filter):
         if record.msg is LEFT_OUT.template:
             return True
         kind = record.msg if isinstance(record.msg, str) else type(record.msg).__name__
-        left_out = self._take(kind)
+        # An operator asked for what is below INFO, for a while.
+        left_out = self._take(kind, free=record.levelno < logging.INFO)
         if left_out is None:
             return False
         if left_out:
@@ -68,13 +70,16 @@ class _Limit(logging.Filter):
             found = self._kinds[name] = _Kind()
         return found
 
-    def _take(self, name: str) -> int | None:
-        """How many lines were left out before this one; None: it is left out, too."""
+    def _take(self, name: str, free: bool) -> int | None:
+        """How many lines were left out before this one; None: it is left out, too.  `free`: it is
+        not, and the others are mentioned once in a while."""
         now_s = time.monotonic()
         with self._lock:
             kind = self._kind(name)
             if now_s - kind.began_s >= WINDOW_S:
                 kind.began_s, kind.lines = now_s, 0
+            elif free:
+                return 0
             if kind.lines >= LINES_MAX:
                 kind.left_out += 1
                 return None

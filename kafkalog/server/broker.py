@@ -13,7 +13,6 @@ from kafkalog.config.protection import refuse_protections
 from kafkalog.config.replica import RACK_AWARE
 from kafkalog.config.served import check_served
 from kafkalog.config.server import ServerConfig
-from kafkalog.coordinator.thread import Coordinator
 from kafkalog.directory.identity import check_unlocked
 from kafkalog.disk.secret import secret_of
 from kafkalog.errors import Closed, ForkedHandle, KafkalogError
@@ -57,6 +56,7 @@ from kafkalog.server.partitions import Partitions
 from kafkalog.server.planning import Plan, complete, planned_of
 from kafkalog.server.quotas import ClientQuotas
 from kafkalog.server.replica_manager import ReplicaManager
+from kafkalog.server.request_log import RequestLog
 from kafkalog.server.share_persister import SharePersister
 from kafkalog.server.shares import share_parts
 from kafkalog.server.threads.acknowledger import Acknowledger
@@ -320,38 +320,37 @@ class Broker(Watched):
         workers = self._owned(
             Workers(reactor, dispatch, self._name, node.bulk, node.quotas.resolve), Workers.join
         )
+        names = [one.name for one in node.advertised]
+        request_log = RequestLog(reactor, node.admission, names, self._name)
+        self._undo.append(request_log.join)  # once the reactor has stopped
         self._owned(reactor, lambda it: it.stop(STOP_MS))
         self._faults = self._owned(Faults(node, dispatch, workers.reroute), Faults.stop)
-        self._owned(node.coordinator, Coordinator.close)
-        self._owned(node.transactions, Coordinator.close)
-        self._owned(node.share_states, Coordinator.close)
+        for one in (node.coordinator, node.transactions, node.share_states):
+            self._owned(one, lambda it: it.close())
         self._owned(node.shares, Shares.stop)
         if self._manual:
             self._owned(Ticks(reactor, self._clock, self._name), Ticks.stop)
         elif isinstance(self._clock, SkippingClock):
             self._undo.append(self._clock.follow(reactor.set_time))
-        if self._inside is None:
-            self._inside = InProcessTransport(reactor, self.path)
+        self._inside = self._inside or InProcessTransport(reactor, self.path)
         self._inside.reach(reactor)
         self._undo.append(self._inside.close)
         follow_coordinators(node)
         follow_addresses(node)
         node.quotas.follow(node.metadata)
-        node.coordinator.start()
-        node.transactions.start()
-        node.share_states.start()
+        for one in (node.coordinator, node.transactions, node.share_states):
+            one.start()
         node.shares.start()
         reactor.start()
         self._keys.start(reactor)
         node.admission.start(self._name)
-        follow_settings(node, workers, self._keys)
+        follow_settings(node, workers, self._keys, request_log)
         if self._member is not None:  # last: the controller's requests come immediately
             self._register(self._member, endpoints)
             if self._controller is not None:
                 self._controller.start()
                 self._undo.append(self._controller.stop)  # while it can still answer
             self._undo.append(self._controlled_shutdown)
-        names = [one.name for one in node.advertised]
         serving = Serving(reactor, dispatch.errors, node.authentication, names)
         self._watching.follow_broker(BrokerParts(node, serving, self._replicas, self._controls))
 

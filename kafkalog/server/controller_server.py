@@ -33,6 +33,7 @@ from kafkalog.server.metrics.network import Serving
 from kafkalog.server.network import listeners as places
 from kafkalog.server.network.reactor import Reactor
 from kafkalog.server.quotas import ClientQuotas
+from kafkalog.server.request_log import RequestLog
 from kafkalog.server.threads.serial_executor import SerialExecutor
 from kafkalog.server.threads.workers import Workers
 from kafkalog.wire import apis
@@ -130,6 +131,8 @@ class ControllerServer:
         names = [one.name for one in listeners]
         self.serving = Serving(reactor, dispatch.errors, authentication, names)
         """The parts that metrics are read from."""
+        self._request_log = RequestLog(reactor, self._admission, names, self._name)
+        self._undo.insert(0, self._request_log.join)
         bulk = self._owned(SerialExecutor(f"{self._name} bulk"), SerialExecutor.stop)
         self._workers = self._owned(
             Workers(reactor, dispatch, self._name, bulk, quotas.resolve), Workers.join
@@ -156,6 +159,7 @@ class ControllerServer:
             lambda: self._reactor.set_threads(config.num_network_threads),
             lambda: apply_limits(self._reactor, config, image, names),
             lambda: self._keys.apply(config),
+            lambda: self._request_log.apply(config),
         )
 
     def _changed(self, change: Change) -> None:

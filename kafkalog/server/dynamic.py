@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kafkalog.metadata.image import Change, MetadataImage
     from kafkalog.server.listener_keys import ListenerKeys
     from kafkalog.server.node import Node
+    from kafkalog.server.request_log import RequestLog
     from kafkalog.server.threads.workers import Workers
 
 __all__ = ["apply_each", "check_in_effect", "follow_settings", "in_effect"]
@@ -50,7 +51,9 @@ def check_in_effect(
     check(in_effect(static, image))
 
 
-def follow_settings(node: "Node", workers: "Workers", keys: "ListenerKeys") -> None:
+def follow_settings(
+    node: "Node", workers: "Workers", keys: "ListenerKeys", request_log: "RequestLog"
+) -> None:
     """Apply the settings now and whenever they change."""
 
     def obey(image: "MetadataImage") -> None:
@@ -62,6 +65,7 @@ def follow_settings(node: "Node", workers: "Workers", keys: "ListenerKeys") -> N
             lambda: node.reactor.set_threads(config.num_network_threads),
             lambda: apply_connection_limits(node, config),
             lambda: keys.apply(config),
+            lambda: request_log.apply(config),
             lambda: node.partitions.apply_settings(config),
         )
 

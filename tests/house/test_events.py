@@ -13,7 +13,10 @@ from tests.house import tree
 OTHERS = ("kafkalog/client/", "kafkalog/simulate/", "kafkalog/testing/")
 """Not the log of a node."""
 METHODS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
-LOGGERS = {"kafkalog.cli.serve": "kafkalog.server"}
+LOGGERS = {
+    "kafkalog.cli.serve": "kafkalog.server",
+    "kafkalog.server.request_log": "kafkalog.request.logger",
+}
 """Modules with a logger of another name."""
 NODE = ("cluster", "controller", "coordinator", "directory", "kraft", "metadata", "metrics",
         "quorum", "replication", "server", "shares", "zookeeper")  # fmt: skip

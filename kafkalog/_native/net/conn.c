@@ -228,6 +228,7 @@ static void drop_sent(kl_conn *conn) {
         if (now_ns == 0) now_ns = kl_thread_clock(conn->thread);
         kl_times_turn(&x->times, KL_PHASE_SEND, now_ns);
         kl_times_count(conn->thread->times[counted_key(&x->request)], &x->times);
+        kl_finished_end(x);
         conn->first = x->next;
         if (conn->first == NULL) conn->last = NULL;
         conn->count--;
@@ -258,7 +259,10 @@ static bool send_memory(kl_conn *conn) {
     for (kl_exchange *x = conn->first; x && x->state == KL_ANSWERED && !more; x = x->next) {
         size_t due = memory_due(x);
         if (count == GATHER_MAX) break;
-        if (KL_UNLIKELY(x->request.throttle_ms > 0)) mute_after(conn, &x->request);
+        if (KL_UNLIKELY(x->request.throttle_ms > 0)) {
+            x->throttled_ms = x->request.throttle_ms;
+            mute_after(conn, &x->request);
+        }
         if (x->times.phase == KL_PHASE_RESPONSE)
             kl_times_turn(&x->times, KL_PHASE_SEND, conn->thread->clock_ns);
         if (due > x->sent)

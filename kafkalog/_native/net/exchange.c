@@ -73,6 +73,7 @@ kl_exchange *kl_exchange_new(kl_conn *conn, kl_chunk *frame, const kl_header *he
                                      .client_id = header->client_id,
                                      .why = KL_UP_FAST_PATH,
                                      .deadline_ms = INT64_MAX};
+    kl_finished_begin(exchange);
     return exchange;
 }
 

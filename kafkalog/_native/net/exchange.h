@@ -61,7 +61,10 @@ struct kl_exchange {
     kl_authentication authenticated; /* set by Python before the answer */
     bool holds;                      /* its principal, as its connection is gone */
     int64_t delay_ms;                /* of KL_REFUSE */
-    kl_client client;                /* with KL_RESOLVED */
+    int32_t throttled_ms;            /* as its request, once the answer is being sent */
+    int32_t client_id_bytes;         /* for the log of requests; -1: none */
+    uint8_t client_id[128];
+    kl_client client; /* with KL_RESOLVED */
     kl_letter wake;
     _Atomic(bool) wake_posted;
     _Atomic(bool) read; /* Python no longer needs the frame, and has posted a wake */

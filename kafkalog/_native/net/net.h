@@ -5,6 +5,7 @@
 #include "base/notices.h"
 #include "clock.h"
 #include "conn.h"
+#include "finished.h"
 #include "lane.h"
 #include "listen.h"
 #include "shake.h"
@@ -32,6 +33,7 @@ struct kl_net {
     kl_acceptor acceptor;
     kl_notices failures; /* the latest failed handshakes: kl_handshake_failure */
     kl_handshake_failure failures_kept[KL_FAILURES_KEPT];
+    kl_finished_log finished;
 
     _Atomic(bool) paused; /* its threads are paused, or will be; changed under the lock */
     pthread_mutex_t pause_lock; /* guards the members below */

@@ -16,12 +16,14 @@ void kl_net_init(kl_net *net, const kl_ops *ops) {
     for (int32_t i = 0; i < KL_API_KEYS; i++) atomic_init(&net->kinds[i], ops->kinds[i]);
     kl_notices_init(&net->failures, net->failures_kept, sizeof(kl_handshake_failure),
                     KL_FAILURES_KEPT);
+    kl_finished_init(&net->finished);
     pthread_mutex_init(&net->pause_lock, NULL);
     kl_cond_init(&net->pause_turn);
 }
 
 void kl_net_free(kl_net *net) {
     kl_notices_free(&net->failures);
+    kl_finished_free(&net->finished);
     pthread_cond_destroy(&net->pause_turn);
     pthread_mutex_destroy(&net->pause_lock);
 }

@@ -103,6 +103,16 @@ kl_status kl_server_take_failure(kl_server *server, int32_t timeout_ms,
                   : kl_notices_take(&server->net.failures, timeout_ms, out, &out->lost);
 }
 
+void kl_server_report_finished(kl_server *server, int64_t least_ns) {
+    atomic_store(&server->net.finished.least_ns, least_ns);
+}
+
+kl_status kl_server_take_finished(kl_server *server, int32_t timeout_ms, kl_finished *out) {
+    kl_status status = kl_server_check(server);
+    return status ? status
+                  : kl_notices_take(&server->net.finished.all, timeout_ms, out, &out->lost);
+}
+
 kl_status kl_server_adopt(kl_server *server, int fd, int32_t listener) {
     kl_status status = kl_server_check(server);
     if (status) return status;

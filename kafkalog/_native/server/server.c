@@ -239,6 +239,7 @@ kl_status kl_server_stop(kl_server *server, int32_t timeout_ms) {
             kl_thread_drain(&server->net.threads[i]);
         kl_up_close(&server->net.up);
         kl_notices_close(&server->net.failures);
+        kl_notices_close(&server->net.finished.all);
         kl_plane_stop(server->data);
         server->stopped = true;
     }

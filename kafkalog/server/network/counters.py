@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.log.figures import Times
-from kafkalog.server.network.outcomes import Stats
+from kafkalog.server.network.outcomes import Finished, Stats
 
 __all__ = ["PHASES", "TRAFFIC", "Counters", "Sessions"]
 
@@ -15,6 +15,7 @@ PHASES = ("queue", "local", "remote", "response", "send", "total")
 TRAFFIC = ("bytes_in", "messages_in", "bytes_out", "replicated_out", "produced",
            "produce_failed", "fetched", "fetch_failed")  # fmt: skip
 """The counts of a topic, by KL_TRAFFIC_*."""
+INT64_MAX = 2**63 - 1
 TOPICS_ROOM = 64
 """Topics of the first look; there may be more."""
 
@@ -51,6 +52,30 @@ class Counters:
         out = ffi.new("kl_phase_times[]", lib.KL_PHASES)
         check(lib.kl_server_get_times(self._c, api_key, out))
         return tuple(Times(tuple(one.buckets), one.sum_ns / 1e6) for one in out)
+
+    def report_finished(self, least_ns: int | None) -> None:
+        """Report requests that took at least so long, from the next one on; None: none."""
+        least = INT64_MAX if least_ns is None else least_ns
+        lib.kl_server_report_finished(self._c, least)
+
+    def finished(self, timeout_ms: int) -> Finished | None:
+        """The next request that is reported; None if none came.
+
+        Raises: Closed (the server was stopped).
+        """
+        out = ffi.new("kl_finished *")
+        status = lib.kl_server_take_finished(self._c, timeout_ms, out)
+        if status == lib.KL_E_TIMEOUT:
+            return None
+        check(status)
+        client = None
+        if out.client_id_bytes >= 0:
+            client = ffi.buffer(out.client_id, out.client_id_bytes)[:].decode("utf-8", "replace")
+        return Finished(
+            out.api_key, out.api_version, out.correlation_id, client,
+            ffi.string(out.peer).decode("utf-8", "replace"), out.listener, out.principal,
+            tuple(out.spent_ns), out.own_ns, out.throttle_ms, out.lost,
+        )  # fmt: skip
 
     def errors(self, api_key: int) -> dict[int, int]:
         """How many partitions, or whole requests, of Produce or Fetch C has answered with each

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-__all__ = ["Appended", "HandshakeFailure", "Stats"]
+__all__ = ["Appended", "Finished", "HandshakeFailure", "Stats"]
 
 
 class Appended(NamedTuple):
@@ -70,3 +70,24 @@ class HandshakeFailure(NamedTuple):
     reason: str
     lost: int
     """Further failures before it that are not reported."""
+
+
+class Finished(NamedTuple):
+    """A request whose answer was sent, or that has none."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    """Its beginning; None: null, or it came before requests were reported."""
+    peer: str
+    """As in RawRequest."""
+    listener: int
+    principal: int
+    spent_ns: tuple[int, ...]
+    """By counters.PHASES."""
+    own_ns: int
+    """The last of them, without the time that the request asked to wait."""
+    throttle_ms: int
+    lost: int
+    """Further requests before it that are not reported."""

@@ -14,6 +14,7 @@ import trustme
 
 from kafkalog.config.server_properties import read_properties, sorted_out
 from kafkalog.errors import InvalidSetting
+from kafkalog.logs.limit import LINES_MAX
 from kafkalog.server.admission import FIRST
 from kafkalog.server.broker import Broker, node_of
 from tests.support.certificates import Certificates, client_context, pem_of
@@ -127,13 +128,16 @@ def test_a_failed_handshake_is_logged(
     other = tmp_path / "other.pem"
     other.write_bytes(trustme.CA().cert_pem.bytes())
     with served(certificates) as broker:
-        for _ in range(15):
+        for _ in range(LINES_MAX + 5):
             with pytest.raises(ssl.SSLError):
                 connected(broker, other)
-        wait_for(lambda: node_of(broker).reactor.stats().handshakes_failed == 15, "all have failed")
+        wait_for(
+            lambda: node_of(broker).reactor.stats().handshakes_failed == LINES_MAX + 5,
+            "all have failed",
+        )
         wait_for(lambda: caplog.text.count("unknown ca") >= 1, "it is logged")
     assert "listener SSL: the handshake of 127.0.0.1:" in caplog.text
-    assert caplog.text.count("unknown ca") <= 10
+    assert caplog.text.count("unknown ca") <= LINES_MAX
 
 
 @pytest.mark.parametrize(
