@@ -6,7 +6,6 @@ what several commands share.
 """
 
 import argparse
-import difflib
 import errno
 import importlib
 import io
@@ -133,12 +132,27 @@ class _Parser(argparse.ArgumentParser):
     def _unknown(self, word: str) -> str:
         if not word.startswith("-"):
             return f"unexpected argument {word!r}"
+        import difflib
+
         near = difflib.get_close_matches(word, self._option_string_actions, 1)
         return f"no option {word}" + (f" (did you mean {near[0]}?)" if near else "")
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """As argparse, but a failed write is reported."""
         (file or sys.stderr).write(message)
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """As wide as the terminal, without the import of shutil, which takes longer than the rest."""
+
+    def __init__(self, prog: str) -> None:
+        width = int(columns) if (columns := os.environ.get("COLUMNS", "")).isdigit() else 0
+        if not width:
+            try:
+                width = os.get_terminal_size(sys.__stdout__.fileno()).columns  # type: ignore[union-attr]
+            except (AttributeError, ValueError, OSError):
+                width = 80
+        super().__init__(prog, width=width - 2)
 
 
 def exit_codes() -> str:
@@ -172,7 +186,7 @@ def parser_of(command: str, action: str | None = None) -> argparse.ArgumentParse
         prog=f"kafkalog {command}{f' {action}' if action else ''}",
         description=f"{text[0].upper()}{text[1:]}.",
         epilog=f"{_examples(module.EXAMPLES, action)}\n{exit_codes()}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
         allow_abbrev=False,
     )
     module.arguments(parser)
@@ -235,7 +249,7 @@ def _overview() -> argparse.ArgumentParser:
         description=OVERVIEW,
         epilog=f"commands (each has --help):\n{commands}\n\n{exit_codes()}\n\n"
         "KAFKALOG_DEBUG=1 in the environment shows the traceback of a failure.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
         usage="kafkalog COMMAND [option ...]",
         allow_abbrev=False,
     )

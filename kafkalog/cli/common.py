@@ -1,14 +1,14 @@
 """Shared by commands: usage errors, times and sizes as text, opening logs."""
 
 import argparse
-import json
 import re
 import sys
 from collections.abc import Iterable
-from datetime import datetime, timedelta, timezone, tzinfo
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from datetime import datetime, tzinfo
+
     from kafkalog.log.log import Log
     from kafkalog.types import TopicPartition
 
@@ -42,7 +42,6 @@ __all__ = [
 ]
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 PORT_MAX = 65_535
 SECONDS_LIMIT = 100_000_000_000  # as milliseconds this is 1973, as seconds the year 5138
 
@@ -98,11 +97,16 @@ def settings_of(pairs: Iterable[str], option: str = "--set") -> dict[str, str]:
     return settings
 
 
-def parse_time(text: str, zone: tzinfo = timezone.utc) -> int:
+# json and datetime are imported where they are used: `kafkalog --help` needs neither.
+
+
+def parse_time(text: str, zone: "tzinfo | None" = None) -> int:
     """Milliseconds since 1970 from an ISO 8601 time, or from a number (ms, or s if small).
 
-    A time without an offset is in `zone`.  Raises: ValueError.
+    A time without an offset is in `zone`, None: UTC.  Raises: ValueError.
     """
+    from datetime import datetime, timezone
+
     if re.fullmatch(r"-?\d+", text):
         number = int(text)
         return number if abs(number) >= SECONDS_LIMIT else number * 1000
@@ -112,7 +116,7 @@ def parse_time(text: str, zone: tzinfo = timezone.utc) -> int:
     # Before Python 3.11, fromisoformat reads fractions of 3 or 6 digits only.
     plain = re.sub(r"\.(\d{1,9})", lambda m: "." + m[1][:6].ljust(6, "0"), plain, count=1)
     moment = datetime.fromisoformat(plain)
-    return time_ms(moment if moment.tzinfo else moment.replace(tzinfo=zone))
+    return time_ms(moment if moment.tzinfo else moment.replace(tzinfo=zone or timezone.utc))
 
 
 def parse_moment(text: str) -> int:
@@ -128,17 +132,22 @@ def parse_moment(text: str) -> int:
     return max(parse_time(text), 0)
 
 
-def time_ms(moment: datetime) -> int:
+def time_ms(moment: "datetime") -> int:
     """Milliseconds since 1970 of a time that knows its zone."""
-    return (moment - EPOCH) // timedelta(milliseconds=1)
+    from datetime import datetime, timedelta, timezone
+
+    return (moment - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(milliseconds=1)
 
 
 def show_time(timestamp_ms: int) -> str:
     """ISO 8601 in UTC, to the millisecond; `-` for none, the number if it is not a date."""
     if timestamp_ms == -1:
         return "-"
+    from datetime import datetime, timedelta, timezone
+
     try:
-        moment = EPOCH + timedelta(milliseconds=timestamp_ms)
+        epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
+        moment = epoch + timedelta(milliseconds=timestamp_ms)
     except OverflowError:
         return f"{timestamp_ms} ms"
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{timestamp_ms % 1000:03d}Z"
@@ -164,6 +173,8 @@ def preview(data: bytes | None, limit: int = 60) -> str:
     """Bytes for a line of text: quoted, control characters escaped, shortened."""
     if data is None:
         return "null"
+    import json
+
     text = data[: limit * 4].decode("utf-8", "backslashreplace")
     cut = len(data) > limit * 4 or len(text) > limit
     return json.dumps(text[:limit], ensure_ascii=False) + ("…" if cut else "")
@@ -183,6 +194,8 @@ def json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
 
 def json_line(value: Any) -> str:
     """JSON in one line."""
+    import json
+
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -2,12 +2,13 @@
 
 import argparse
 import contextlib
+import gc
 import logging
 import queue
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from kafkalog.cli.common import UsageError, repeated, settings_of
@@ -225,6 +226,18 @@ def _until_signal(
     logging.getLogger("kafkalog.server").info("%s: the %s ends", name, kind)
 
 
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without Python's garbage collector: hardly anything that a start makes is garbage."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 def _serve(
     directory: str, config: dict[str, object], again: Callable[[], dict[str, object]]
 ) -> int:
@@ -242,7 +255,8 @@ def _serve(
     # Before the broker starts: an early signal must not interrupt its start halfway.
     with on_signals(came, again=RESTART):
         try:
-            node = _node(directory, config, ends)
+            with _uncollected():
+                node = _node(directory, config, ends)
         except Closed as problem:  # while it waited for controllers
             if not ends.is_set():
                 raise

@@ -5,7 +5,6 @@ line.  A missing, empty or damaged one only costs a longer recovery, except that
 which nothing else records: the clean marker repeats it, with a checksum.
 """
 
-import json
 import os
 import re
 import threading
@@ -122,6 +121,8 @@ class Vouched(NamedTuple):
 
 def parse_marker(data: bytes) -> Vouched | None:
     """The guarantees of a marker; None: it is Kafka's, an older kafkalog's, or damaged."""
+    import json  # also below: slow to import, and a log that is only read needs it seldom
+
     try:
         found = json.loads(data)["kafkalog"]
         body = [found[name] for name in ("last", "logStarts", "derived")]
@@ -149,6 +150,8 @@ def _parsed_marker(data: bytes) -> Vouched | None:
 
 def marker_epoch(data: bytes) -> int:
     """The broker epoch in a marker, of Kafka or ours; -1: it has none."""
+    import json
+
     try:
         return int(json.loads(data)["brokerEpoch"])
     except (ValueError, KeyError, TypeError, OverflowError):
@@ -157,6 +160,8 @@ def marker_epoch(data: bytes) -> int:
 
 def render_marker(broker_epoch: int, vouched: Vouched) -> bytes:
     """The bytes of a clean marker; Kafka reads the first two fields."""
+    import json
+
     starts, derived = (
         [[tp.topic, tp.partition, value] for tp, value in sorted(entries.items())]
         for entries in vouched[1:]
@@ -172,6 +177,8 @@ def render_marker(broker_epoch: int, vouched: Vouched) -> bytes:
 
 
 def _marker_crc(body: list[Any]) -> int:
+    import json
+
     return zlib.crc32(json.dumps(body, separators=(",", ":")).encode())
 
 

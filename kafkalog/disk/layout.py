@@ -3,8 +3,6 @@
 Nothing here writes; kafkalog.directory.manager writes what these functions make.
 """
 
-import base64
-import binascii
 import os
 import re
 from collections.abc import Mapping
@@ -260,6 +258,8 @@ def list_directory(path: str) -> Listing:
 
 def uuid_text(value: "uuid.UUID") -> str:
     """Kafka's text form: 22 characters of base64url, no padding."""
+    import base64
+
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
 
 
@@ -268,6 +268,8 @@ def parse_uuid(text: str) -> "uuid.UUID":
 
     Raises: ValueError.
     """
+    import base64
+    import binascii
     import uuid
 
     plain = text.strip().rstrip("=").replace("+", "-").replace("/", "_")

@@ -28,8 +28,6 @@ from kafkalog.kraft.loading import (
 from kafkalog.logs.limit import limited
 from kafkalog.metadata.image import METADATA_VERSION
 from kafkalog.metadata.levels import KRAFT_VERSION, KRAFT_VERSION_SINCE, RELEASES
-from kafkalog.raft.codec import control_of, control_record
-from kafkalog.raft.log import VersionChange
 from kafkalog.raft.replicas import ReplicaKey, Voter, Voters
 
 if TYPE_CHECKING:
@@ -82,6 +80,8 @@ def voters_in(loaded: Loaded) -> Voters:
     """The voters that the log has; none with kraft.version 0."""
     if not loaded.kraft_version or loaded.voters is None:
         return ()
+    from kafkalog.raft.codec import control_of  # not for a node that is alone: it starts sooner
+
     found = control_of(control_key(VOTERS), loaded.voters)
     return found if isinstance(found, tuple) else ()  # type: ignore[return-value]
 
@@ -89,6 +89,8 @@ def voters_in(loaded: Loaded) -> Voters:
 def _records(loaded: Loaded, itself: Voter) -> tuple[Control, ...]:
     """The records that are missing; none if there are other voters."""
     if not loaded.kraft_version:
+        from kafkalog.raft.log import VersionChange
+
         return VersionChange(1), (itself,)
     known = voters_in(loaded)
     if [one.key for one in known] != [itself.key] or known[0].endpoints == itself.endpoints:
@@ -102,6 +104,8 @@ def _append(
     """Append the records in the last epoch, which this node led, then write quorum-state: after a
     crash in between the log counts."""
     epoch, _ = known_epoch(log, loaded.replay.image, itself.key.id)
+    from kafkalog.raft.codec import control_record
+
     pairs = [control_record(one, 1) for one in records]
     rows = [(control_kind(key) or 0, value) for key, value in pairs]
     log.append_as_follower(control_batch(rows, log.end_offset, epoch, manager.clock.now_ms()))

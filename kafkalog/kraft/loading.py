@@ -15,8 +15,7 @@ from kafkalog.log.log import Log
 from kafkalog.logs.limit import limited
 from kafkalog.metadata.changes import Replay
 from kafkalog.metadata.image import MetadataImage, empty_image
-from kafkalog.raft.messages import QuorumState
-from kafkalog.raft.quorum_state import render_quorum_state
+from kafkalog.raft.quorum_state import QuorumState, render_quorum_state
 from kafkalog.raft.replicas import ReplicaKey
 
 __all__ = [

@@ -1,8 +1,7 @@
 """Offsets by time: the data plane finds the batch, and the record if it is not compressed."""
 
 import operator
-from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.batch import codecs
@@ -10,11 +9,13 @@ from kafkalog.errors import ArgumentError, BufferTooSmall, CorruptMessage, Stale
 from kafkalog.log.handle import Handle
 from kafkalog.types import FoundOffset
 
+if TYPE_CHECKING:
+    from datetime import datetime
+
 __all__ = ["find_time", "milliseconds"]
 
 HEADER_BYTES = lib.KL_BATCH_HEADER_BYTES
 TRIES = 100
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def milliseconds(time: "int | datetime") -> int:
@@ -22,10 +23,13 @@ def milliseconds(time: "int | datetime") -> int:
 
     Raises: ArgumentError for another type, or a datetime without a zone.
     """
+    from datetime import datetime, timedelta, timezone  # most programs never look up a time
+
     if isinstance(time, datetime):
         if time.tzinfo is None:
             raise ArgumentError(f"time: {time!r} has no time zone")
-        return -((EPOCH - time) // timedelta(milliseconds=1))  # up: what is not before it
+        epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
+        return -((epoch - time) // timedelta(milliseconds=1))  # up: what is not before it
     try:
         number = operator.index(time)
     except TypeError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, TypeAlias
 
 from kafkalog.raft.log import Batch, OffsetAndEpoch
+from kafkalog.raft.quorum_state import QuorumState
 from kafkalog.raft.replicas import ReplicaKey, Voter, Voters
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -259,14 +260,6 @@ Event: TypeAlias = (
 
 
 # ---- effects ---------------------------------------------------------------------------------
-
-
-class QuorumState(NamedTuple):
-    """The contents of the file `quorum-state`."""
-
-    epoch: int
-    leader_id: int | None = None
-    voted: ReplicaKey | None = None
 
 
 class WriteQuorumState(NamedTuple):

@@ -7,15 +7,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from kafkalog.disk.layout import parse_uuid, uuid_text
 from kafkalog.errors import CorruptLog
-from kafkalog.raft.messages import QuorumState
 from kafkalog.raft.replicas import NO_DIRECTORY, ReplicaKey
 
-__all__ = ["parse_quorum_state", "render_quorum_state"]
+__all__ = ["QuorumState", "parse_quorum_state", "render_quorum_state"]
 
 NOBODY = -1
+
+
+class QuorumState(NamedTuple):
+    """The contents of the file `quorum-state`."""
+
+    epoch: int
+    leader_id: int | None = None
+    voted: ReplicaKey | None = None
 
 
 def render_quorum_state(state: QuorumState, version: int, voters: Sequence[int]) -> bytes:

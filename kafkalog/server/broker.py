@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafkalog.client.link.transport import Transport
 from kafkalog.clock import Clock, SkippingClock, SystemClock
 from kafkalog.config.protection import refuse_protections
-from kafkalog.config.replica import RACK_AWARE
 from kafkalog.config.served import check_served
 from kafkalog.config.server import ServerConfig
 from kafkalog.directory.identity import check_unlocked
@@ -19,15 +18,11 @@ from kafkalog.errors import Closed, ForkedHandle, KafkalogError
 from kafkalog.log.hooks import hooks
 from kafkalog.log.owner import absolute
 from kafkalog.logs.limit import limited
-from kafkalog.replication.options import fetcher_options
 from kafkalog.server.admission import Admission, authorizer_of
 from kafkalog.server.appends import Appends
 from kafkalog.server.authentication import Authentication
 from kafkalog.server.client_telemetry import telemetry_of
-from kafkalog.server.controller_apis.forwarder import ControllerForwarder
 from kafkalog.server.controller_apis.interface import ControllerApis
-from kafkalog.server.controller_apis.member import ClusterMember
-from kafkalog.server.controller_apis.quorum_broker import QuorumBroker
 from kafkalog.server.controller_apis.single_node import SingleNode
 from kafkalog.server.coordinators import (
     follow_coordinators,
@@ -55,17 +50,14 @@ from kafkalog.server.opening import Opened, candidate
 from kafkalog.server.partitions import Partitions
 from kafkalog.server.planning import Plan, complete, planned_of
 from kafkalog.server.quotas import ClientQuotas
-from kafkalog.server.replica_manager import ReplicaManager
 from kafkalog.server.request_log import RequestLog
 from kafkalog.server.share_persister import SharePersister
 from kafkalog.server.shares import share_parts
 from kafkalog.server.threads.acknowledger import Acknowledger
 from kafkalog.server.threads.deletions import Deletions
-from kafkalog.server.threads.isr_maintenance import IsrMaintenance
 from kafkalog.server.threads.serial_executor import SerialExecutor
 from kafkalog.server.threads.ticks import Ticks
 from kafkalog.server.threads.workers import Workers
-from kafkalog.server.transactions.inter_broker_client import InterBrokerClient
 from kafkalog.server.transactions.markers import Markers
 from kafkalog.server.transactions.producer_ids import ProducerIds
 from kafkalog.server.transactions.write_guards import Guards
@@ -73,6 +65,8 @@ from kafkalog.shares.leader import Shares
 
 if TYPE_CHECKING:
     from kafkalog.replication.membership import Controlling
+    from kafkalog.server.controller_apis.forwarder import ControllerForwarder
+    from kafkalog.server.replica_manager import ReplicaManager
 
 __all__ = ["Broker", "node_of", "serve_until"]
 
@@ -208,7 +202,10 @@ class Broker(Watched):
         bulk = self._owned(SerialExecutor(f"{name} bulk"), SerialExecutor.stop)
         deletions = self._owned(Deletions(partitions.low_watermark, clock, name), Deletions.stop)
         peers = forwarder = None
-        if self._member is not None:
+        if self._member is not None:  # a single node starts sooner without these imports
+            from kafkalog.server.controller_apis.forwarder import ControllerForwarder
+            from kafkalog.server.transactions.inter_broker_client import InterBrokerClient
+
             peers = self._owned(InterBrokerClient(self._member, name), InterBrokerClient.stop)
             forwarder = ControllerForwarder(self._member, name)
             self._owned(forwarder, ControllerForwarder.stop)
@@ -281,24 +278,28 @@ class Broker(Watched):
             self._kraft.register(endpoints, self._config.broker_rack or None)
         if self._member is None:
             return Partitions(self._manager, self._metadata, reactor)
-        replicas = ReplicaManager(
-            self._manager, self._member, reactor, fetcher_options(self._config),
-            racks=self._config.replica_selector_class == RACK_AWARE,
-        )  # fmt: skip
+        from kafkalog.server.replica_manager import ReplicaManager, replica_manager
+        from kafkalog.server.threads.isr_maintenance import IsrMaintenance
+
+        replicas = replica_manager(self._manager, self._member, reactor, self._config)
         self._replicas = self._owned(replicas, ReplicaManager.close)
         lag_ms = self._config.replica_lag_time_max_ms
         isr_maintenance = IsrMaintenance(replicas, self._member, reactor, lag_ms, self._name)
         self._owned(isr_maintenance, IsrMaintenance.stop).start()
         return replicas
 
-    def _controller_apis(self, forwarder: ControllerForwarder | None) -> ControllerApis:
+    def _controller_apis(self, forwarder: "ControllerForwarder | None") -> ControllerApis:
         """A member of a cluster has a `forwarder`; one on ZooKeeper may become the controller."""
         if self._member is None or forwarder is None:
             assert self._kraft is not None
             check = partial(check_in_effect, self._keys.check, self._config)
             return SingleNode(self._kraft, self._config, check)
         if self._quorum is not None:
+            from kafkalog.server.controller_apis.quorum_broker import QuorumBroker
+
             return QuorumBroker(self._quorum, forwarder, self._admission)
+        from kafkalog.server.controller_apis.member import ClusterMember
+
         assert self._zookeeper is not None
         self._controller = candidate(self._zookeeper, self._config)
         self._undo.append(self._controller.stop)

@@ -15,7 +15,6 @@ from kafkalog.directory.manager import Manager
 from kafkalog.disk.layout import METADATA_TOPIC
 from kafkalog.errors import ArgumentError, InvalidSetting
 from kafkalog.inspect.lost import lost_metadata
-from kafkalog.kraft.first_voter import become_voter
 from kafkalog.kraft.kraftlog import MetadataLog
 from kafkalog.logs.limit import limited
 from kafkalog.metadata.image import BROKER
@@ -254,6 +253,8 @@ def quorum_parts(manager: Manager, config: ServerConfig, entry: Entry) -> Quorum
     def replica(endpoints: Sequence[tuple[str, str, int]]) -> MetadataReplica:
         mine = entry.identity
         if not config.controller_quorum_voters:
+            from kafkalog.kraft.first_voter import become_voter
+
             become_voter(manager, mine.node, mine.directory_id, endpoints)
         return MetadataReplica(manager, config, mine, endpoints, entry.options)
 

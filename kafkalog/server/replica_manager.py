@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog._native import lib
+from kafkalog.config.replica import RACK_AWARE
 from kafkalog.disk.layout import uuid_text
 from kafkalog.errors import (
     KafkalogError,
@@ -24,6 +25,7 @@ from kafkalog.metadata.image import Change, Partition, Topic
 from kafkalog.replication.follower_log import not_synced_before_leading
 from kafkalog.replication.followers import Follower
 from kafkalog.replication.isr import Isr, followers
+from kafkalog.replication.options import fetcher_options
 from kafkalog.replication.roles import Drop, Effect, Follow, Lead
 from kafkalog.replication.throttle import throttled
 from kafkalog.server.led_partitions import LedPartitions
@@ -58,6 +60,14 @@ class _Terms(NamedTuple):
     min_isr: int
     slowed: Container[int]
     """Partitions whose replication is throttled."""
+
+
+def replica_manager(
+    manager: Manager, member: Membership, reactor: Reactor, config: ServerConfig
+) -> ReplicaManager:
+    """The manager that a broker's settings ask for."""
+    racks = config.replica_selector_class == RACK_AWARE
+    return ReplicaManager(manager, member, reactor, fetcher_options(config), racks=racks)
 
 
 class ReplicaManager(Partitions):

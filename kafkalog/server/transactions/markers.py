@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kafkalog.coordinator.groups.core import GroupCoordinatorState
 from kafkalog.coordinator.step import Producer
@@ -16,10 +17,12 @@ from kafkalog.server.failures import known_code
 from kafkalog.server.journal import OFFSETS_TOPIC
 from kafkalog.server.partitions import Partitions
 from kafkalog.server.threads.serial_executor import SerialExecutor
-from kafkalog.server.transactions.inter_broker_client import InterBrokerClient
 from kafkalog.server.transactions.write_guards import Guards
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkalog.server.transactions.inter_broker_client import InterBrokerClient
 
 __all__ = ["Markers"]
 
@@ -48,7 +51,7 @@ class Markers:
         groups: Coordinator[GroupCoordinatorState],
         guards: Guards,
         name: str,
-        others: InterBrokerClient | None = None,
+        others: "InterBrokerClient | None" = None,
     ) -> None:
         """`others`: in a cluster, the requests to leaders on other nodes."""
         self._others = others
