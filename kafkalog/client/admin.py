@@ -86,13 +86,13 @@ class Admin(AdminNodes, AdminUsers, AdminAcls, AdminShareGroups):
         return self._ask(topics_.list_topics, some, timeout_ms=timeout_ms)
 
     def describe_topics(
-        self, names: Iterable[str], timeout_ms: int | None = None
+        self, names: Iterable[str] | None = None, timeout_ms: int | None = None
     ) -> Results[str, TopicInfo]:
-        """Topics and their partitions.  Waits a moment for an unknown topic.
+        """Topics and their partitions; None: all topics.  Waits a moment for an unknown topic.
 
         Failures: UnknownTopicOrPartition, InvalidTopic.
         """
-        wanted = arguments.texts("names", names)
+        wanted = None if names is None else arguments.texts("names", names)
         return self._ask(topics_.describe_topics, wanted, timeout_ms=timeout_ms)
 
     def create_topics(

@@ -53,14 +53,20 @@ class AdminNodes(Locked):
         self._ask(quorum_.unregister_controller, one, timeout_ms=timeout_ms)
 
     def describe_log_dirs(
-        self, brokers: Iterable[int] | None = None, timeout_ms: int | None = None
+        self,
+        brokers: Iterable[int] | None = None,
+        timeout_ms: int | None = None,
+        *,
+        partitions: Iterable[tuple[str, int]] | None = None,
     ) -> Results[int, tuple[nodes.LogDir, ...]]:
-        """The log directories of each node, sorted by path; None: of all nodes.
+        """The log directories of each node, sorted by path; None: of all nodes.  `partitions`:
+        only replicas of these.
 
         Failures: ArgumentError (no such node), ...
         """
         some = None if brokers is None else arguments.nodes("brokers", brokers)
-        return self._ask(nodes.describe_log_dirs, some, timeout_ms=timeout_ms)
+        only = None if partitions is None else arguments.partitions("partitions", partitions)
+        return self._ask(nodes.describe_log_dirs, some, partitions=only, timeout_ms=timeout_ms)
 
     def move_replicas(
         self, places: Mapping[Replica, str], timeout_ms: int | None = None

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from kafkalog.errors import IoFailed
 from kafkalog.logs.limit import limited
 
-__all__ = ["OK", "TEXT", "UNAVAILABLE", "Endpoint", "Page"]
+__all__ = ["OK", "TEXT", "UNAVAILABLE", "Endpoint", "Page", "bound"]
 
 _logger = limited(__name__)
 
@@ -98,7 +98,7 @@ class Endpoint:
         self._serving: set[socket.socket] = set()
         self._reading: dict[socket.socket, None] = {}  # those without a request, the oldest first
         self._closed = False
-        self._listening = _bound(host, port)
+        self._listening = bound(host, port)
         self.host = host
         self.port: int = self._listening.getsockname()[1]
         """The bound port."""
@@ -202,7 +202,8 @@ class Endpoint:
         return made(asked.accept)
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def bound(host: str, port: int) -> socket.socket:
+    """A listening socket.  Raises: IoFailed."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:

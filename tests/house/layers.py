@@ -27,6 +27,7 @@ PYTHON = [
     ["replication", "mirror", "shares"],
     ["zookeeper", "quorum"],
     ["cluster"],
+    ["console"],
     ["server"],
     ["store", "aio"],
     ["collector"],

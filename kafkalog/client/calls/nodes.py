@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from kafkalog import errors
 from kafkalog.client.calls.results import Results, each
-from kafkalog.client.link.chunks import topic_rows
+from kafkalog.client.link.chunks import by_topic, topic_rows
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.connection import Connection
 from kafkalog.client.link.failures import check_code, outcome
@@ -121,20 +121,26 @@ def _from_metadata(cluster: Cluster) -> ClusterInfo:
 
 
 def describe_log_dirs(
-    cluster: Cluster, nodes: Iterable[int] | None = None, timeout_ms: int | None = None
-) -> Results[int, tuple[LogDir, ...]]:
-    """The log directories of each node, sorted by path; None: of all nodes.
+    cluster: Cluster, nodes: Iterable[int] | None = None, timeout_ms: int | None = None,
+    *, partitions: Iterable[TopicPartition] | None = None,
+) -> Results[int, tuple[LogDir, ...]]:  # fmt: skip
+    """The log directories of each node, sorted by path; None: of all nodes.  `partitions`: only
+    replicas of these.
 
     Failures: PeerGone (no such node); what a broker answers.  Raises: as `each`.
     """
     if nodes is None:
         cluster.refresh([])
         nodes = sorted(cluster.nodes)
+    wanted = None if partitions is None else [
+        {"topic": name, "partitions": sorted(numbers)}
+        for name, numbers in by_topic(sorted(set(partitions))).items()
+    ]  # fmt: skip
+    body = {"topics": wanted}
 
     def ask(
         connection: Connection, some: list[int], wait_ms: int
     ) -> Iterable[tuple[int, tuple[LogDir, ...]]]:
-        body = {"topics": None}
         answer = connection.call(apis.DESCRIBE_LOG_DIRS, body, timeout_ms=wait_ms)
         check_code(answer.error_code, f"log directories of node {some[0]}")
         found = tuple(sorted((_log_dir(row) for row in answer.results), key=lambda one: one.path))

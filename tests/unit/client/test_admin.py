@@ -92,6 +92,7 @@ def test_topics_come_and_go_each_with_a_result_of_its_own(
         admin.create_topic(first)
     wait_until(lambda: {first, second} <= set(admin.list_topics()), "they are there")
     found = admin.describe_topics([first, second]).check()
+    assert found.items() <= admin.describe_topics().check().items()
     assert [len(one.partitions) for one in found.values()] == [2, 2]
     assert found[first].topic_id == made[first].topic_id
     gone = admin.delete_topics([first, found[second].topic_id, never])
@@ -268,6 +269,8 @@ def test_the_cluster_its_disks_and_its_quorum(admin: Admin, where: Any, topic: s
     assert one.total_bytes >= one.usable_bytes > 0
     assert one.replicas[TopicPartition(topic, 0)].size_bytes > 0
     assert not one.replicas[TopicPartition(topic, 0)].future
+    (only,) = admin.describe_log_dirs(partitions=[(topic, 1), (topic, 7)])[1]
+    assert list(only.replicas) == [TopicPartition(topic, 1)]
     with pytest.raises(errors.ArgumentError, match="node 7: the cluster has 1"):
         admin.describe_log_dirs([7])[7]
     moved = admin.move_replicas({(topic, 0, 1): one.path, (topic, 1, 1): "/no/such/place"})

@@ -1,0 +1,103 @@
+"""What the console shows of the cluster itself: nodes, leaders, moves, the quorum."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from kafkalog import errors
+from kafkalog.client.calls.quorum import QuorumInfo, QuorumReplica
+from kafkalog.console.asked import Asked
+from kafkalog.console.person import Person
+
+__all__ = ["cluster"]
+
+T = TypeVar("T")
+MOVES_MAX = 200
+UNHEALTHY_MAX = 200
+
+
+def cluster(person: Person, asked: Asked) -> dict[str, Any]:
+    """The cluster; parts that the user may not see are null, and `hidden` says why."""
+    hidden: dict[str, str] = {}
+
+    def tried(name: str, call: Callable[[], T]) -> T | None:
+        try:
+            return call()
+        except errors.KafkalogError as problem:
+            hidden[name] = str(problem)
+            return None
+
+    info = person.admin.describe_cluster()
+    quorum = tried("quorum", person.admin.describe_quorum)
+    moves = tried("moves", person.admin.list_partition_reassignments)
+    dirs = tried("dirs", lambda: person.admin.describe_log_dirs(partitions=[]).done)
+    leads, holds, behind = _counts(person)
+    return {
+        "id": info.cluster_id, "controller": info.controller, "hidden": hidden,
+        "nodes": [
+            {"node": one.node, "host": one.host, "port": one.port, "rack": one.rack,
+             "leads": leads[one.node], "replicas": holds[one.node], "behind": behind[one.node],
+             "dirs": [{"path": d.path, "total": d.total_bytes, "free": d.usable_bytes,
+                       "failed": d.failed is not None} for d in (dirs or {}).get(one.node, ())]}
+            for one in info.nodes
+        ],
+        "quorum": None if quorum is None else _quorum(quorum),
+        "moves": None if moves is None else [
+            {"topic": tp.topic, "partition": tp.partition, "replicas": one.replicas,
+             "adding": one.adding, "removing": one.removing}
+            for tp, one in sorted(moves.items())[:MOVES_MAX]
+        ],
+        **_unhealthy(person),
+    }  # fmt: skip
+
+
+def _counts(person: Person) -> tuple[Counter[int], Counter[int], Counter[int]]:
+    """By node: partitions that it leads, replicas that it has, those that are not in sync."""
+    leads, holds, behind = Counter[int](), Counter[int](), Counter[int]()
+    for topic in person.topics().values():
+        for one in topic.partitions.values():
+            leads[one.leader] += 1
+            holds.update(one.replicas)
+            if len(one.isr) < len(one.replicas):
+                behind.update(set(one.replicas) - set(one.isr))
+    return leads, holds, behind
+
+
+def _unhealthy(person: Person) -> dict[str, Any]:
+    known = person.topics()
+    some = [
+        (topic.name, one)
+        for topic in known.values() for one in topic.partitions.values()
+        if one.leader < 0 or len(one.isr) < len(one.replicas)
+    ]  # fmt: skip
+    return {
+        "topics": len(known),
+        "partitions": sum(len(topic.partitions) for topic in known.values()),
+        "unhealthy_count": len(some), "offline": sum(one.leader < 0 for _, one in some),
+        "unhealthy": [
+            {"topic": name, "partition": one.partition, "leader": one.leader,
+             "replicas": one.replicas, "isr": one.isr}
+            for name, one in some[:UNHEALTHY_MAX]
+        ],
+    }  # fmt: skip
+
+
+def _quorum(found: QuorumInfo) -> dict[str, Any]:
+    def row(one: QuorumReplica, kind: str) -> dict[str, Any]:
+        return {
+            "node": one.node, "kind": kind, "end": one.end_offset,
+            "lag": max(0, _end(found) - one.end_offset), "fetched_ms": one.fetched_ms,
+            "caught_up_ms": one.caught_up_ms,
+        }  # fmt: skip
+
+    return {
+        "leader": found.leader, "epoch": found.leader_epoch, "high_watermark": found.high_watermark,
+        "replicas": [row(one, "voter") for one in found.voters]
+        + [row(one, "observer") for one in found.observers],
+    }  # fmt: skip
+
+
+def _end(found: QuorumInfo) -> int:
+    return max((one.end_offset for one in found.voters if one.node == found.leader), default=0)

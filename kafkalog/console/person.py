@@ -1,0 +1,221 @@
+"""The clients of one login: everything that a session asks of brokers goes through them."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kafkalog import errors
+from kafkalog.client.admin import Admin
+from kafkalog.client.consumer.consumer import Consumer
+from kafkalog.client.link.metadata import TopicInfo
+from kafkalog.client.producer.producer import Producer
+from kafkalog.types import TopicPartition
+
+__all__ = ["Person", "Place", "SegmentFacts", "checked"]
+
+CLIENT_ID = "kafkalog-console"
+API_MS, REQUEST_MS = 10_000, 8_000
+"""A person at a browser waits no longer."""
+TOPICS_S = 2.0
+"""How long the topics of one Metadata request are used."""
+FETCH_BYTES, PARTITION_BYTES = 4 << 20, 1 << 20
+CLOSE_MS = 1_000
+_MODULES = {"PLAIN": "plain.Plain", "SCRAM-SHA-256": "scram.Scram", "SCRAM-SHA-512": "scram.Scram"}
+
+
+class SegmentFacts(NamedTuple):
+    """A segment of a log."""
+
+    base_offset: int
+    next_offset: int
+    size_bytes: int
+    created_ms: int
+    active: bool
+
+
+class Place(NamedTuple):
+    """A cluster, and how clients reach it."""
+
+    brokers: Callable[[], str]
+    """host:port, several with commas."""
+    config: Mapping[str, object] = {}
+    """A client's settings, without a user."""
+    segments: Callable[[TopicPartition], list[SegmentFacts]] | None = None
+    """The segments of a partition's replica in this process; None: none is here.  Only those who
+    may describe log directories see them."""
+
+    @property
+    def logs_in(self) -> bool:
+        """True if the cluster asks for a user and a password."""
+        return str(self.config.get("security.protocol", "")).upper().startswith("SASL")
+
+    def config_of(self, user: str, password: str) -> dict[str, object]:
+        """A client's settings with these credentials."""
+        if not self.logs_in:
+            return dict(self.config)
+        module = _MODULES[str(self.config["sasl.mechanism"]).upper()]
+        login = (
+            f"org.apache.kafka.common.security.{module}LoginModule required "
+            f"username={_quoted(user)} password={_quoted(password)};"
+        )
+        return {**self.config, "sasl.jaas.config": login}
+
+
+def checked(config: Mapping[str, object], name: str) -> dict[str, object]:
+    """A client's settings for a console.  `name`: where they are from, for messages.
+
+    Raises: InvalidSetting: they hold credentials, or a mechanism without a password.
+    """
+    if config.get("sasl.jaas.config"):
+        raise errors.InvalidSetting(
+            f"{name}: sasl.jaas.config: found a value, wanted none: everyone logs in at the console"
+        )
+    found = dict(config)
+    if Place(str, found).logs_in:
+        mechanism = str(found.setdefault("sasl.mechanism", "SCRAM-SHA-512")).upper()
+        if mechanism not in _MODULES:
+            raise errors.InvalidSetting(
+                f"{name}: sasl.mechanism: found {mechanism}, wanted one of {', '.join(_MODULES)}"
+            )
+    return found
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+class Person:
+    """The clients of a user, or of everyone on an open cluster.  Safe to use from many threads."""
+
+    def __init__(self, place: Place, user: str, password: str) -> None:
+        """Nothing is sent yet."""
+        self.place = place
+        self.user = user
+        self._config = place.config_of(user, password)
+        self._lock = threading.Lock()  # guards the clients' beginning and end, and the topics
+        self._reads = threading.Lock()  # held while records are read
+        self._writes = threading.Lock()
+        self._admin: Admin | None = None
+        self._reader: Consumer | None = None
+        self._closed = False
+        self._known: tuple[float, Mapping[str, TopicInfo]] = (0.0, {})
+
+    @classmethod
+    def of_login(cls, place: Place, user: str, password: str) -> Person:
+        """The person, if a broker lets them in.
+
+        Raises: AuthenticationFailed: it does not; Timeout, ...
+        """
+        person = cls(place, user, password)
+        try:
+            person.admin.describe_cluster()
+        except BaseException:
+            person.close()
+            raise
+        return person
+
+    @property
+    def admin(self) -> Admin:
+        """Its administrator.  Raises: Closed."""
+        with self._lock:
+            if self._closed:
+                raise errors.Closed("this session has ended")
+            if self._admin is None:
+                self._admin = Admin(
+                    self.place.brokers(), client_id=CLIENT_ID, request_timeout_ms=REQUEST_MS,
+                    api_timeout_ms=API_MS, config=self._config,
+                )  # fmt: skip
+            return self._admin
+
+    @contextlib.contextmanager
+    def reader(self, committed: bool) -> Iterator[Consumer]:
+        """A consumer without a group, for one reader at a time.  `committed`: of ended
+        transactions only.
+
+        Raises: Closed, Timeout.
+        """
+        if not self._reads.acquire(timeout=API_MS / 1000):
+            raise errors.Timeout("other requests of this session still read records")
+        try:
+            made = Consumer(
+                self.place.brokers(), client_id=CLIENT_ID, auto_offset_reset="earliest",
+                isolation="read_committed" if committed else "read_uncommitted",
+                config={
+                    **self._config, "request.timeout.ms": REQUEST_MS,
+                    "default.api.timeout.ms": API_MS, "enable.auto.commit": False,
+                    "fetch.max.bytes": FETCH_BYTES, "max.partition.fetch.bytes": PARTITION_BYTES,
+                    "fetch.max.wait.ms": 100,
+                },
+            )  # fmt: skip
+            with self._lock:
+                self._reader = made
+            if self._closed:
+                self.interrupt()
+            try:
+                yield made
+            finally:
+                with self._lock:
+                    self._reader = None
+                made.close(commit=False, timeout_ms=CLOSE_MS)
+        finally:
+            self._reads.release()
+
+    @contextlib.contextmanager
+    def producer(self) -> Iterator[Producer]:
+        """A producer, for one writer at a time.  Raises: Closed, Timeout."""
+        if not self._writes.acquire(timeout=API_MS / 1000):
+            raise errors.Timeout("other requests of this session still write")
+        try:
+            with Producer(
+                self.place.brokers(), client_id=CLIENT_ID, max_block_ms=API_MS,
+                request_timeout_ms=REQUEST_MS,
+                config={**self._config, "delivery.timeout.ms": API_MS},
+            ) as made:  # fmt: skip
+                yield made
+        finally:
+            self._writes.release()
+
+    def topics(self, fresh: bool = False) -> Mapping[str, TopicInfo]:
+        """All topics that the user may describe, by name, at most two seconds old."""
+        with self._lock:
+            until_s, known = self._known
+        if fresh or time.monotonic() >= until_s:
+            known = self.admin.describe_topics().done
+            with self._lock:
+                self._known = time.monotonic() + TOPICS_S, known
+        return known
+
+    def topic(self, name: str) -> TopicInfo:
+        """A topic.  Raises: UnknownTopicOrPartition."""
+        found = self.topics().get(name) or self.topics(fresh=True).get(name)
+        if found is None:
+            raise errors.UnknownTopicOrPartition(
+                f"topic {name!r}: there is none, or {self.user or 'everyone'} may not describe it"
+            )
+        return found
+
+    def remember(self) -> None:
+        """Look after what is kept for later."""
+        with self._lock:
+            if time.monotonic() >= self._known[0]:
+                self._known = (0.0, {})
+
+    def interrupt(self) -> None:
+        """End its waits for brokers, now and later."""
+        with self._lock:
+            self._closed = True
+            clients: list[Any] = [one for one in (self._admin, self._reader) if one is not None]
+        for one in clients:
+            one._cluster.openings.interrupt()
+        if self._reader is not None:
+            self._reader.wakeup()
+
+    def close(self) -> None:
+        """Close its clients.  Idempotent."""
+        self.interrupt()
+        if self._admin is not None:
+            self._admin.close()

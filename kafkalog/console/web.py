@@ -1,0 +1,422 @@
+"""The console as an ASGI application: who may ask, how much, and with which headers it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import json
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+from kafkalog import errors
+from kafkalog.console.asked import Asked, Refused
+from kafkalog.console.person import Person, Place
+from kafkalog.console.routes import CHANGES, READS
+from kafkalog.console.sessions import Attempts, Session, Sessions, same
+from kafkalog.console.statics import read_statics
+from kafkalog.metrics.endpoint import Page
+
+__all__ = ["Settings", "Web"]
+
+_logger = logging.getLogger(__name__)
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+THREADS = 8
+"""Requests that ask brokers at the same time."""
+AT_ONCE_MAX = 3
+"""Of one session; its other requests wait, so that none takes all threads."""
+WAITING_MAX = 48
+"""Requests that wait for a thread or are served; another one is refused."""
+PAGES_MAX = 4
+"""Pages of metrics that are made at the same time."""
+URL_BYTES_MAX = 16_384
+BODY_BYTES_MAX = 1 << 20
+BODY_S, ANSWER_S = 10.0, 30.0
+"""How long a request's body may take to arrive, and its answer to be read."""
+ROUND_S = 5.0
+"""How often sessions are looked after."""
+NAME_MAX, PASSWORD_MAX = 256, 1_024
+"""The longest user and password, in characters."""
+JSON = "application/json"
+_CSP = (
+    "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
+    "object-src 'none'"
+)
+SECURITY: Headers = [
+    (b"content-security-policy", _CSP.encode()),
+    (b"x-frame-options", b"DENY"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+]
+
+
+class Settings(NamedTuple):
+    """What a console shows, and to whom."""
+
+    place: Place
+    """The cluster."""
+    write: bool = False
+    """Changes are allowed, to those who have the right."""
+    hosts: frozenset[str] = frozenset()
+    """Names in URLs that lead here, besides localhost and addresses."""
+    pages: Mapping[str, Callable[[str], Page]] = {}
+    """Pages by path that anyone may read, as of `Endpoint`."""
+    at_once: frozenset[str] = frozenset()
+    """Those that wait for nothing."""
+
+
+class Answer(NamedTuple):
+    """A response."""
+
+    status: int
+    content_type: str
+    body: bytes
+    headers: Sequence[tuple[bytes, bytes]] = ()
+
+
+class Web:
+    """Answers requests in an event loop of its own; questions to brokers are asked in threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Nothing is sent to brokers yet."""
+        self._settings = settings
+        self._statics = read_statics()
+        self._sessions = Sessions[Person](lambda: secrets.token_urlsafe(24))
+        self._attempts = Attempts()
+        self._threads = ThreadPoolExecutor(THREADS, "kafkalog console")
+        self._sampling = ThreadPoolExecutor(1, "kafkalog console samples")
+        self._waiting = 0
+        self._pages = 0
+        self._turns: dict[str, asyncio.Semaphore] = {}  # by the session's csrf
+        self._ends = False
+        # An open cluster knows nobody: all share the clients of one.
+        self._everyone = None if settings.place.logs_in else Person(settings.place, "", "")
+
+    # ---- ASGI --------------------------------------------------------------------------------
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or the server's life."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+            return
+        if scope["type"] != "http":
+            return
+        secure = scope["scheme"] == "https"
+        try:
+            answer = await self._answer(scope, receive, secure)
+        except Refused as problem:
+            answer = _failed(problem.status, str(problem))
+        except errors.KafkalogError as problem:
+            answer = _failed(_status_of(problem), str(problem))
+        except Exception:
+            _logger.exception("console: a request failed")
+            answer = _failed(500, "the console failed; its log has the reason")
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(_send(send, answer, scope["method"] == "HEAD"), ANSWER_S)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        task = asyncio.create_task(self._look_after())
+        await receive()
+        task.cancel()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _look_after(self) -> None:
+        """End sessions in time, and let each remember how its cluster was."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._part_from(self._sessions.expire(time.monotonic()))
+            persons = {id(one): one for one in self._sessions.persons()}
+            if self._everyone is not None:
+                persons[id(self._everyone)] = self._everyone
+            for one in persons.values():
+                await loop.run_in_executor(self._sampling, one.remember)
+            await asyncio.sleep(ROUND_S)
+
+    # ---- requests ----------------------------------------------------------------------------
+
+    async def _answer(self, scope: Scope, receive: Receive, secure: bool) -> Answer:
+        method, path = scope["method"], scope["path"]
+        if len(scope["raw_path"]) + len(scope["query_string"]) > URL_BYTES_MAX:
+            raise Refused(414, f"found a longer path, wanted at most {URL_BYTES_MAX} bytes")
+        headers = {name.decode("latin-1"): value.decode("latin-1")
+                   for name, value in scope["headers"]}  # fmt: skip
+        if (page := self._settings.pages.get(path)) is not None and method in ("GET", "HEAD"):
+            return await self._page(path, page, headers.get("accept", ""))
+        _check_host(headers.get("host", ""), self._settings.hosts)
+        if method in ("GET", "HEAD") and (found := self._statics.get(path)) is not None:
+            return Answer(200, *found)
+        name = path.removeprefix("/api/")
+        if name == path:
+            raise Refused(404, f"found {path[:100]!r}, wanted / or a path below /api/")
+        token = _cookie(headers.get("cookie", ""), _cookie_name(secure))
+        session = self._sessions.use(token, time.monotonic())
+        if method == "POST":
+            _check_origin(headers)
+            body = _json(await _body(receive))
+            if name == "login":
+                client = scope.get("client") or ("",)
+                return await self._login(str(client[0]), body, secure, token)
+            session = self._changed_by(session, headers)
+            if name == "logout":
+                self._part_from(self._sessions.end(token))
+                return _shown({}, [_cookie_header(secure, "", 0)])
+            return await self._change(session, name, body)
+        if method not in ("GET", "HEAD"):
+            raise Refused(405, f"found {method[:20]}, wanted GET or POST")
+        if name == "session":
+            return await self._session(session, secure)
+        if session is None:
+            raise Refused(401, "log in first")
+        read = READS.get(name)
+        if read is None:
+            raise Refused(404, f"found {path[:100]!r}, wanted a known path below /api/")
+        asked = _asked(scope["query_string"])
+        return await self._ask(session, partial(read, session.person, asked))
+
+    async def _page(self, path: str, page: Callable[[str], Page], accept: str) -> Answer:
+        """A page that needs no session; those that wait for nothing are always made."""
+        slow = path not in self._settings.at_once
+        if slow and self._pages >= PAGES_MAX:
+            raise Refused(503, f"found {PAGES_MAX} requests in progress, wanted fewer")
+        self._pages += slow
+        try:
+            return Answer(*await asyncio.to_thread(page, accept))
+        finally:
+            self._pages -= slow
+
+    async def _session(self, session: Session[Person] | None, secure: bool) -> Answer:
+        """Who asks, and may do what; on an open cluster a session begins by itself."""
+        place, headers = self._settings.place, []
+        if session is None and self._everyone is not None:
+            token, gone = self._sessions.begin("", self._everyone, time.monotonic())
+            self._part_from(gone)
+            session = self._sessions.use(token, time.monotonic())
+            headers.append(_cookie_header(secure, token))
+        return _shown({
+            "login": place.logs_in, "here": session is not None,
+            "user": "" if session is None else session.user,
+            "csrf": "" if session is None else session.csrf,
+            "write": self._settings.write, "brokers": place.brokers(),
+            "encrypted": secure,
+        }, headers)  # fmt: skip
+
+    def _changed_by(self, session: Session[Person] | None, headers: dict[str, str]) -> Any:
+        if session is None:
+            raise Refused(401, "log in first")
+        if not same(headers.get("x-csrf-token", ""), session.csrf):
+            raise Refused(403, "found no right X-CSRF-Token; load the page again")
+        return session
+
+    async def _change(self, session: Session[Person], name: str, body: Any) -> Answer:
+        change = CHANGES.get(name)
+        if change is None:
+            raise Refused(404, f"found {name[:100]!r}, wanted one of {', '.join(CHANGES)}")
+        if not self._settings.write:
+            raise Refused(403, "this console is read-only: kafkalog.console.write is false")
+        _logger.info("console: %s: %s", session.user or "anonymous", name)
+        return await self._ask(session, partial(change, session.person, body))
+
+    async def _login(self, address: str, body: Any, secure: bool, old: str) -> Answer:
+        place = self._settings.place
+        if not place.logs_in:
+            raise Refused(400, "this cluster asks for no login")
+        user, password = body.get("user"), body.get("password")
+        for name, value, most in (("user", user, NAME_MAX), ("password", password, PASSWORD_MAX)):
+            if not isinstance(value, str) or not 0 < len(value) <= most:
+                raise Refused(400, f"{name}: wanted 1 to {most} characters")
+        wait_s = self._attempts.wait_s(address, user, time.monotonic())
+        if wait_s:
+            raise Refused(429, f"too many failed logins; try again in {wait_s:.0f} s")
+        self._attempts.begin(address, user, time.monotonic())
+        try:
+            person = await self._run(partial(Person.of_login, place, user, password))
+        except errors.AuthenticationFailed:
+            _logger.warning("console: a login as %r from %s failed", user, address)
+            raise Refused(401, "wrong user or password") from None
+        except errors.KafkalogError:  # nobody has said that they are wrong
+            self._attempts.succeed(address, user)
+            raise
+        self._attempts.succeed(address, user)
+        self._part_from(self._sessions.end(old))
+        token, gone = self._sessions.begin(user, person, time.monotonic())
+        self._part_from(gone)
+        return _shown({}, [_cookie_header(secure, token)])
+
+    # ---- threads -----------------------------------------------------------------------------
+
+    async def _ask(self, session: Session[Person], call: Callable[[], Any]) -> Answer:
+        turn = self._turns.setdefault(session.csrf, asyncio.Semaphore(AT_ONCE_MAX))
+        async with turn:
+            return _shown(await self._run(call))
+
+    async def _run(self, call: Callable[[], Any]) -> Any:
+        if self._waiting >= WAITING_MAX or self._ends:
+            raise Refused(503, f"found {WAITING_MAX} requests in progress, wanted fewer")
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        finally:
+            self._waiting -= 1
+
+    def _part_from(self, persons: list[Person]) -> None:
+        """Close the clients of sessions that have ended."""
+        open_ones = {one.csrf for one in self._sessions.open()}
+        self._turns = {csrf: one for csrf, one in self._turns.items() if csrf in open_ones}
+        for one in persons:
+            if one is not self._everyone:
+                self._sampling.submit(one.close)
+
+    def interrupt(self) -> None:
+        """End waits for brokers, now and later."""
+        self._ends = True
+        for one in self._persons():
+            one.interrupt()
+
+    def close(self) -> None:
+        """Close all clients; the server has ended."""
+        self._ends = True
+        persons = self._persons()
+        for one in persons:
+            one.interrupt()
+        self._threads.shutdown(cancel_futures=True)
+        self._sampling.shutdown()
+        for one in persons:
+            one.close()
+
+    def _persons(self) -> list[Person]:
+        everyone = [] if self._everyone is None else [self._everyone]
+        return [*{id(one): one for one in [*self._sessions.persons(), *everyone]}.values()]
+
+
+# ---- checks --------------------------------------------------------------------------------------
+
+
+def _check_host(host: str, known: frozenset[str]) -> None:
+    """Refuse names that are not the console's: a page elsewhere may have led its own name here, to
+    read answers (DNS rebinding).  An address is nobody's name."""
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+    name = name.lower().strip("[]").rstrip(".")
+    if name == "localhost" or name in known:
+        return
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        raise Refused(
+            421, f"found the host {host[:100]!r}, wanted localhost, an address or one of "
+            "kafkalog.console.hosts",
+        ) from None  # fmt: skip
+
+
+def _check_origin(headers: Mapping[str, str]) -> None:
+    """Refuse requests that another site's page makes."""
+    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise Refused(403, "found a request of another site, wanted one of this console")
+    origin = headers.get("origin")
+    if origin is not None and origin.partition("://")[2] != headers.get("host", ""):
+        raise Refused(403, "found another Origin, wanted this console's")
+    if headers.get("content-type", "").partition(";")[0].strip() != JSON:
+        raise Refused(415, f"found another Content-Type, wanted {JSON}")
+
+
+def _asked(query: bytes) -> Asked:
+    try:
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=20)
+    except ValueError:
+        raise Refused(400, "found another query, wanted at most 20 fields") from None
+    return Asked(dict(pairs))
+
+
+async def _body(receive: Receive) -> bytes:
+    """Raises: Refused: too long, or too slow."""
+
+    async def whole() -> bytes:
+        data = bytearray()
+        while True:
+            event = await receive()
+            if event["type"] != "http.request":
+                raise Refused(400, "found an incomplete request")
+            data += event.get("body", b"")
+            if len(data) > BODY_BYTES_MAX:
+                raise Refused(413, f"found a longer body, wanted at most {BODY_BYTES_MAX} bytes")
+            if not event.get("more_body"):
+                return bytes(data)
+
+    try:
+        return await asyncio.wait_for(whole(), BODY_S)
+    except asyncio.TimeoutError:
+        raise Refused(408, f"found no whole body in {BODY_S:g} s") from None
+
+
+def _json(body: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise Refused(400, "found another body, wanted a JSON object")
+    return found
+
+
+# ---- answers -------------------------------------------------------------------------------------
+
+
+def _status_of(problem: errors.KafkalogError) -> int:
+    kinds: list[tuple[type[errors.KafkalogError], int]] = [
+        (errors.AuthenticationFailed, 401), (errors.AuthorizationFailed, 403),
+        (errors.UnknownTopicOrPartition, 404), (errors.ArgumentError, 400),
+        (errors.InvalidTopic, 400), (errors.Timeout, 504),
+    ]  # fmt: skip
+    return next((status for kind, status in kinds if isinstance(problem, kind)), 502)
+
+
+def _failed(status: int, reason: str) -> Answer:
+    return _shown({"error": reason})._replace(status=status)
+
+
+def _shown(found: Any, headers: Headers | None = None) -> Answer:
+    body = json.dumps(found, separators=(",", ":"), allow_nan=False).encode()
+    return Answer(200, JSON, body, headers or ())
+
+
+def _cookie_name(secure: bool) -> str:
+    return "__Host-kafkalog" if secure else "kafkalog_session"
+
+
+def _cookie(text: str, name: str) -> str:
+    for pair in text.split(";"):
+        key, _, value = pair.strip().partition("=")
+        if key == name:
+            return value
+    return ""
+
+
+def _cookie_header(secure: bool, token: str, max_age_s: int | None = None) -> tuple[bytes, bytes]:
+    words = [f"{_cookie_name(secure)}={token}", "Path=/", "HttpOnly", "SameSite=Strict"]
+    words += ["Secure"] * secure + ([] if max_age_s is None else [f"Max-Age={max_age_s}"])
+    return b"set-cookie", "; ".join(words).encode()
+
+
+async def _send(send: Send, answer: Answer, head: bool) -> None:
+    headers = [
+        (b"content-type", answer.content_type.encode("latin-1")),
+        (b"content-length", str(len(answer.body)).encode()),
+        *SECURITY, *answer.headers,
+    ]  # fmt: skip
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if head else answer.body})

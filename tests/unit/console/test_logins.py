@@ -1,0 +1,133 @@
+"""The console of a secured broker: users see what their ACLs let them see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+from kafkalog.config.authorizer import STANDARD_AUTHORIZER
+from kafkalog.console import sessions
+from kafkalog.console.person import Place, SegmentFacts, checked
+from kafkalog.errors import InvalidSetting
+from tests.support import sasl
+from tests.support.console import Browser, console
+
+ALICE, ROOT = "alice", "bob"
+"""A user with few rights, and one with all."""
+PASSWORDS = sasl.USERS
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    config = sasl.settings(
+        "PLAIN", authorizer_class_name=STANDARD_AUTHORIZER, super_users=f"User:{ROOT}",
+        allow_everyone_if_no_acl_found="false",
+    )  # fmt: skip
+    with kafkalog.Broker(tmp_path_factory.mktemp("logins") / "data", config=config) as broker:
+        place = Place(
+            lambda: broker.bootstrap_servers,
+            checked({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}, "here"),
+            lambda tp: [SegmentFacts(0, 1, 2, 3, True)],
+        )
+        with kafkalog.Admin(broker) as admin:
+            admin.create_topics(["hers", "theirs"]).check()
+            admin.create_acls([
+                ("topic", "hers", f"User:{ALICE}", "read"),
+                ("group", "hers", f"User:{ALICE}", "read"),
+            ]).check()  # fmt: skip
+        yield place
+
+
+@pytest.fixture(scope="module")
+def url(place: Place) -> Iterator[str]:
+    with console(place, write=True) as server:
+        yield server.url
+
+
+def test_a_user_sees_what_acls_allow(url: str) -> None:
+    alice = Browser(url)
+    assert alice.begin() == {
+        "login": True, "here": False, "user": "", "csrf": "", "write": True,
+        "brokers": alice.begin()["brokers"], "encrypted": False,
+    }  # fmt: skip
+    assert alice.ask("/api/topics").status == 401
+    assert alice.log_in(ALICE, PASSWORDS[ALICE]).status == 200
+    assert alice.begin()["user"] == ALICE
+    assert [one["name"] for one in alice.get("topics")["topics"]] == ["hers"]
+    assert alice.ask("/api/partitions?name=theirs").status == 404
+    assert alice.ask("/api/records?topic=theirs").status == 404
+    assert alice.get("records", topic="hers")["records"] == []
+    assert alice.get("layout", name="hers")["segments"] is None
+    hidden = alice.get("cluster")
+    assert hidden["quorum"] is None and "quorum" in hidden["hidden"]
+    assert alice.post("produce", topic="hers", value="x").status == 403
+    assert alice.post("create-topic", name="x", partitions=1, replication=1).status == 403
+    assert alice.post("delete-topic", name="hers", again="hers").status == 403
+
+
+def test_an_administrator_sees_all(url: str) -> None:
+    root = Browser(url)
+    root.log_in(ROOT, PASSWORDS[ROOT])
+    assert [one["name"] for one in root.get("topics")["topics"]] == ["hers", "theirs"]
+    assert root.get("layout", name="theirs")["count"] == 1
+    assert root.post("produce", topic="theirs", value="x").status == 200
+    assert root.get("cluster")["hidden"] == {}
+
+
+def test_a_logout_ends_a_session(url: str) -> None:
+    alice = Browser(url)
+    alice.log_in(ALICE, PASSWORDS[ALICE])
+    cookie = alice.cookie
+    assert alice.post("logout").status == 200
+    alice.cookie = cookie
+    assert alice.ask("/api/topics").status == 401
+    assert alice.begin()["here"] is False
+
+
+def test_a_login_replaces_the_session(url: str) -> None:
+    """So a token that somebody else had put there is worth nothing afterwards."""
+    one = Browser(url)
+    one.log_in(ALICE, PASSWORDS[ALICE])
+    before = one.cookie
+    one.log_in(ROOT, PASSWORDS[ROOT])
+    assert one.cookie != before
+    one.cookie = before
+    assert one.ask("/api/topics").status == 401
+
+
+def test_wrong_passwords_are_refused_and_counted(place: Place) -> None:
+    wrong = [("alice", "x"), ("nobody", "x"), ("alice", PASSWORDS[ROOT]), ('a" x="', 'b"; \\')]
+    with console(place) as server:
+        for number in range(sessions.FAILURES_MAX):
+            answer = Browser(server.url).log_in(*wrong[number % len(wrong)])
+            assert (answer.status, answer.json) == (401, {"error": "wrong user or password"})
+        assert Browser(server.url).log_in(ALICE, PASSWORDS[ALICE]).status == 429
+
+
+@pytest.mark.parametrize("fields", [
+    {}, {"user": "alice"}, {"user": "", "password": "x"}, {"user": 1, "password": "x"},
+    {"user": "a" * 257, "password": "x"}, {"user": "a", "password": "x" * 1_025},
+])  # fmt: skip
+def test_odd_logins_are_refused(url: str, fields: dict[str, object]) -> None:
+    assert Browser(url).post("login", **fields).status == 400
+
+
+def test_pages_elsewhere_log_nobody_in(url: str) -> None:
+    answer = Browser(url).ask(
+        "/api/login", "POST", b'{"user":"alice","password":"alice-S3CRET"}',
+        Content_Type="application/json", Origin="http://evil.example",
+    )  # fmt: skip
+    assert answer.status == 403
+
+
+def test_the_console_has_no_credentials_of_its_own(tmp_path: Path) -> None:
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required;"
+    secured = {"security.protocol": "SASL_SSL"}
+    with pytest.raises(InvalidSetting, match="everyone logs in at the console"):
+        checked({**secured, "sasl.jaas.config": login}, "here")
+    with pytest.raises(InvalidSetting, match="found OAUTHBEARER, wanted one of PLAIN"):
+        checked({**secured, "sasl.mechanism": "OAUTHBEARER"}, "here")
+    assert checked(secured, "here")["sasl.mechanism"] == "SCRAM-SHA-512"
