@@ -86,9 +86,10 @@ class Admin(AdminNodes, AdminUsers, AdminAcls, AdminShareGroups):
         return self._ask(topics_.list_topics, some, timeout_ms=timeout_ms)
 
     def describe_topics(
-        self, names: Iterable[str] | None = None, timeout_ms: int | None = None
+        self, names: Iterable[str] | None, timeout_ms: int | None = None
     ) -> Results[str, TopicInfo]:
-        """Topics and their partitions; None: all topics.  Waits a moment for an unknown topic.
+        """Topics and their partitions; None: of all topics, internal ones included, by one request.
+        Waits a moment for an unknown topic.
 
         Failures: UnknownTopicOrPartition, InvalidTopic.
         """

@@ -184,7 +184,7 @@ class Person:
         with self._lock:
             until_s, known = self._known
         if fresh or time.monotonic() >= until_s:
-            known = self.admin.describe_topics().done
+            known = self.admin.describe_topics(None).done
             with self._lock:
                 self._known = time.monotonic() + TOPICS_S, known
         return known

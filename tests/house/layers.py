@@ -24,7 +24,7 @@ PYTHON = [
     ["controller"],
     ["raft"],
     ["kraft", "inspect", "coordinator", "client"],
-    ["replication", "mirror", "shares"],
+    ["replication", "mirror", "shares", "watch"],
     ["zookeeper", "quorum"],
     ["cluster"],
     ["console"],

@@ -65,16 +65,16 @@ def list_topics(cluster: Cluster, internal: bool = False) -> list[str]:
 
 
 def describe_topics(
-    cluster: Cluster, names: Iterable[str] | None = None, timeout_ms: int | None = None
+    cluster: Cluster, names: Iterable[str] | None, timeout_ms: int | None = None
 ) -> Results[str, TopicInfo]:
-    """Topics and their partitions, as they are now; None: all topics, in one request.  Waits a
+    """Topics and their partitions, as they are now; None: all, internal ones included.  Waits a
     moment for an unknown topic.
 
     Raises: as `each`.
     """
     if names is None:
         cluster.refresh(None)
-        return Results({name: cluster.topics[name] for name in sorted(cluster.topics)}, {})
+        return Results(cluster.topics, cluster.refused)
     wanted = list(names)
 
     def place(name: str) -> int:

@@ -92,9 +92,11 @@ def test_topics_come_and_go_each_with_a_result_of_its_own(
         admin.create_topic(first)
     wait_until(lambda: {first, second} <= set(admin.list_topics()), "they are there")
     found = admin.describe_topics([first, second]).check()
-    assert found.items() <= admin.describe_topics().check().items()
+    assert found.items() <= admin.describe_topics(None).check().items()
     assert [len(one.partitions) for one in found.values()] == [2, 2]
     assert found[first].topic_id == made[first].topic_id
+    every = admin.describe_topics(None).check()
+    assert {first, second} <= set(every) and every[first] == found[first]
     gone = admin.delete_topics([first, found[second].topic_id, never])
     assert set(gone.done) == {first, found[second].topic_id}
     failed_with(gone, never, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
