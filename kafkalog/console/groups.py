@@ -27,11 +27,14 @@ def groups(person: Person, asked: Asked) -> dict[str, Any]:
         if part in one.group.lower() and kind in ("", one.kind.lower())
     ]  # fmt: skip
     shown, where = page(asked, found)
+    sampled = {} if person.view is None else {one.name: one for one in person.view.groups}
     return {
         **where,
         "groups": [
             {"name": one.group, "kind": one.kind or "classic", "state": one.state,
-             "protocol": one.protocol_type}
+             "protocol": one.protocol_type,
+             "members": getattr(sampled.get(one.group), "members", None),
+             "lag": getattr(sampled.get(one.group), "lag", None)}
             for one in shown
         ],
     }  # fmt: skip

@@ -10,8 +10,9 @@ from kafkalog import errors
 from kafkalog.client.calls.quorum import QuorumInfo, QuorumReplica
 from kafkalog.console.asked import Asked
 from kafkalog.console.person import Person
+from kafkalog.watch.history import BYTES_PER_S, LAG, RECORDS_PER_S
 
-__all__ = ["cluster"]
+__all__ = ["cluster", "history"]
 
 T = TypeVar("T")
 MOVES_MAX = 200
@@ -51,6 +52,13 @@ def cluster(person: Person, asked: Asked) -> dict[str, Any]:
         ],
         **_unhealthy(person),
     }  # fmt: skip
+
+
+def history(person: Person, asked: Asked) -> dict[str, Any]:
+    """The last hour of a series: `kind` cluster, topic or group, its `name`, and `value`."""
+    kind = asked.one_of("kind", ("cluster", "topic", "group"), "cluster")
+    value = asked.one_of("value", (RECORDS_PER_S, BYTES_PER_S, LAG), RECORDS_PER_S)
+    return {"points": person.points(kind, asked.text("name", ""), value)}
 
 
 def _counts(person: Person) -> tuple[Counter[int], Counter[int], Counter[int]]:

@@ -14,6 +14,9 @@ from kafkalog.client.consumer.consumer import Consumer
 from kafkalog.client.link.metadata import TopicInfo
 from kafkalog.client.producer.producer import Producer
 from kafkalog.types import TopicPartition
+from kafkalog.watch.history import History
+from kafkalog.watch.sampler import Sampler
+from kafkalog.watch.view import State, View, advance
 
 __all__ = ["Person", "Place", "SegmentFacts", "checked"]
 
@@ -22,6 +25,8 @@ API_MS, REQUEST_MS = 10_000, 8_000
 """A person at a browser waits no longer."""
 TOPICS_S = 2.0
 """How long the topics of one Metadata request are used."""
+POINTS, SERIES_MAX = 360, 500
+"""What is remembered of an hour with a sample every 10 s: at most 3 MB."""
 FETCH_BYTES, PARTITION_BYTES = 4 << 20, 1 << 20
 CLOSE_MS = 1_000
 _MODULES = {"PLAIN": "plain.Plain", "SCRAM-SHA-256": "scram.Scram", "SCRAM-SHA-512": "scram.Scram"}
@@ -103,6 +108,14 @@ class Person:
         self._reader: Consumer | None = None
         self._closed = False
         self._known: tuple[float, Mapping[str, TopicInfo]] = (0.0, {})
+        # Only the thread that samples uses these.
+        self._watcher: Admin | None = None
+        self._sampler: Sampler | None = None
+        self._state = State()
+        self._history = History(POINTS, SERIES_MAX)
+        self._remembers = threading.Lock()  # held while the history changes, or is read
+        self.view: View | None = None
+        """The cluster at the last sample; None: there was none yet."""
 
     @classmethod
     def of_login(cls, place: Place, user: str, password: str) -> Person:
@@ -125,11 +138,14 @@ class Person:
             if self._closed:
                 raise errors.Closed("this session has ended")
             if self._admin is None:
-                self._admin = Admin(
-                    self.place.brokers(), client_id=CLIENT_ID, request_timeout_ms=REQUEST_MS,
-                    api_timeout_ms=API_MS, config=self._config,
-                )  # fmt: skip
+                self._admin = self._administrator()
             return self._admin
+
+    def _administrator(self) -> Admin:
+        return Admin(
+            self.place.brokers(), client_id=CLIENT_ID, request_timeout_ms=REQUEST_MS,
+            api_timeout_ms=API_MS, config=self._config,
+        )  # fmt: skip
 
     @contextlib.contextmanager
     def reader(self, committed: bool) -> Iterator[Consumer]:
@@ -199,16 +215,33 @@ class Person:
         return found
 
     def remember(self) -> None:
-        """Look after what is kept for later."""
+        """Sample the cluster, with clients of its own, and keep rates and lag.  One thread.
+
+        Raises: as Sampler.sample.
+        """
         with self._lock:
             if time.monotonic() >= self._known[0]:
                 self._known = (0.0, {})
+            if self._closed:
+                return
+            if self._sampler is None:
+                self._watcher = self._administrator()
+                self._sampler = Sampler(self._watcher)
+        self._state, view = advance(self._state, self._sampler.sample())
+        with self._remembers:
+            self._history.add(view)
+            self.view = view
+
+    def points(self, kind: str, name: str, value: str) -> list[tuple[int, float]]:
+        """What is remembered of a series (see `History`): milliseconds since 1970, and a value."""
+        with self._remembers:
+            return [(one.at_ms, one.value) for one in self._history.points(kind, name, value)]
 
     def interrupt(self) -> None:
         """End its waits for brokers, now and later."""
         with self._lock:
             self._closed = True
-            clients: list[Any] = [one for one in (self._admin, self._reader) if one is not None]
+            clients: list[Any] = [one for one in (self._admin, self._watcher, self._reader) if one is not None]
         for one in clients:
             one._cluster.openings.interrupt()
         if self._reader is not None:
@@ -217,5 +250,6 @@ class Person:
     def close(self) -> None:
         """Close its clients.  Idempotent."""
         self.interrupt()
-        if self._admin is not None:
-            self._admin.close()
+        for one in (self._admin, self._watcher):
+            if one is not None:
+                one.close()

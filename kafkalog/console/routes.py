@@ -23,6 +23,7 @@ READS: Mapping[str, Callable[[Person, Asked], Any]] = {
     "group": groups.group,
     "transactions": groups.transactions,
     "cluster": overview.cluster,
+    "history": overview.history,
 }
 CHANGES: Mapping[str, Callable[[Person, dict[str, Any]], Any]] = {
     "produce": changes.produce,

@@ -82,7 +82,7 @@ def measures(person: Person, asked: Asked) -> dict[str, Any]:
         some = [TopicPartition(name, number) for number in known[name].partitions]
         if len(tps) + len(some) <= MEASURED_MAX:
             tps += some
-    found: dict[str, dict[str, int]] = {name: {} for name in {tp.topic for tp in tps}}
+    found: dict[str, dict[str, float]] = {name: {} for name in {tp.topic for tp in tps}}
     starts, ends = offsets(person, tps)
     for tp in tps:
         if tp in starts and tp in ends:
@@ -91,6 +91,9 @@ def measures(person: Person, asked: Asked) -> dict[str, Any]:
     for tp, replicas in sizes(person, tps).items():
         row = found[tp.topic]
         row["bytes"] = row.get("bytes", 0) + sum(replicas.values())
+    for one in () if person.view is None else person.view.topics:
+        if one.name in found and one.records_per_s is not None:
+            found[one.name]["per_s"] = one.records_per_s
     return found
 
 

@@ -44,8 +44,10 @@ URL_BYTES_MAX = 16_384
 BODY_BYTES_MAX = 1 << 20
 BODY_S, ANSWER_S = 10.0, 30.0
 """How long a request's body may take to arrive, and its answer to be read."""
-ROUND_S = 5.0
-"""How often sessions are looked after."""
+ROUND_S = 10.0
+"""How often sessions are looked after, and their clusters sampled."""
+SAMPLED_MAX = 16
+"""Sessions that remember how their cluster was, the last used ones."""
 NAME_MAX, PASSWORD_MAX = 256, 1_024
 """The longest user and password, in characters."""
 JSON = "application/json"
@@ -141,11 +143,11 @@ class Web:
         loop = asyncio.get_running_loop()
         while True:
             self._part_from(self._sessions.expire(time.monotonic()))
-            persons = {id(one): one for one in self._sessions.persons()}
-            if self._everyone is not None:
-                persons[id(self._everyone)] = self._everyone
-            for one in persons.values():
-                await loop.run_in_executor(self._sampling, one.remember)
+            for one in self._persons()[-SAMPLED_MAX:]:
+                try:
+                    await loop.run_in_executor(self._sampling, one.remember)
+                except errors.KafkalogError as problem:
+                    _logger.debug("console: no sample: %s", problem)
             await asyncio.sleep(ROUND_S)
 
     # ---- requests ----------------------------------------------------------------------------

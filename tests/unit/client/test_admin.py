@@ -92,7 +92,6 @@ def test_topics_come_and_go_each_with_a_result_of_its_own(
         admin.create_topic(first)
     wait_until(lambda: {first, second} <= set(admin.list_topics()), "they are there")
     found = admin.describe_topics([first, second]).check()
-    assert found.items() <= admin.describe_topics(None).check().items()
     assert [len(one.partitions) for one in found.values()] == [2, 2]
     assert found[first].topic_id == made[first].topic_id
     every = admin.describe_topics(None).check()

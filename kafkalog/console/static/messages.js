@@ -1,0 +1,204 @@
+// Messages of a topic: looked for, and followed.
+
+import { session } from "./api.js";
+import { choice, count, facts, field, h, moment, size, time } from "./dom.js";
+import { json } from "./json.js";
+import { production } from "./write.js";
+
+const FROM = {
+  last: "the last ones",
+  first: "the beginning",
+  offset: "an offset",
+  time: "a time",
+};
+const SHOWN_MAX = 500;
+const FOLLOW_MS = 1000;
+
+export async function messages(view, name, box, topic) {
+  const list = h("ol.records", { "aria-label": "Messages" });
+  const note = h("p.quiet.small", { role: "status" });
+  const fields = view.fields;
+  const from = choice("from", FROM, fields.from || "last", () => shape());
+  const at = h("input", { name: "at", value: fields.at || "" });
+  const atLabel = field("At", at);
+  const numbers = { "-1": "all" };
+  for (let n = 0; n < Math.min(topic.partitions, 1000); n += 1) numbers[n] = String(n);
+  const partition = choice("partition", numbers, fields.partition || "-1");
+  const key = h("input", { name: "key", value: fields.key || "", spellcheck: "false" });
+  const text = h("input", { name: "text", value: fields.text || "", spellcheck: "false" });
+  const live = h(
+    "button.go",
+    { type: "button", "aria-pressed": "false", onclick: follow },
+    "Follow",
+  );
+  const more = h("button.go", { type: "button", hidden: true, onclick: onward }, "Go on");
+  let next = {};
+  let following = 0;
+
+  function shape() {
+    atLabel.hidden = !(from.value in { offset: 1, time: 1 });
+    at.type = from.value === "time" ? "datetime-local" : "number";
+    if (at.type === "datetime-local") at.step = 1;
+  }
+  function wish(extra) {
+    return {
+      topic: name,
+      partition: partition.value,
+      key: key.value,
+      text: text.value,
+      ...extra,
+    };
+  }
+  function start() {
+    const kind = from.value;
+    const when = kind === "time" ? new Date(at.value).getTime() : at.value;
+    if (kind === "time" && !(when >= 0)) throw new Error("At: give a date and a time");
+    return wish({ from: kind, at: kind in { offset: 1, time: 1 } ? when : "" });
+  }
+  const going = () =>
+    wish({
+      from: "next",
+      at: Object.entries(next)
+        .map((p) => p.join(":"))
+        .join(","),
+    });
+
+  function add(found, fresh) {
+    next = found.next;
+    const rows = found.records.map((one) => record(view, name, one, fresh));
+    // The newest first, as long as the end is shown.
+    list.prepend(...rows.reverse());
+    while (list.children.length > SHOWN_MAX) list.lastChild.remove();
+    more.hidden = found.end;
+  }
+  async function load() {
+    following = 0;
+    pressed();
+    list.replaceChildren();
+    note.textContent = "Looking";
+    const found = await view.get("records", start());
+    view.keep({
+      from: from.value,
+      at: at.value,
+      partition: partition.value,
+      key: key.value,
+      text: text.value,
+    });
+    add(found, false);
+    const missing = found.missing ? `; ${found.missing} partitions cannot be asked` : "";
+    note.textContent =
+      `${count(found.records.length)} shown, ${count(found.scanned)} read` +
+      `${found.end ? "" : ", more follow"}${missing}`;
+  }
+  async function onward() {
+    const found = await view.get("records", going());
+    add(found, true);
+    note.textContent = `${count(found.records.length)} more, ${count(found.scanned)} read`;
+  }
+  function pressed() {
+    live.setAttribute("aria-pressed", String(Boolean(following)));
+    live.textContent = following ? "Stop following" : "Follow";
+  }
+  async function follow() {
+    const mine = following ? 0 : Date.now();
+    following = mine;
+    pressed();
+    let seen = 0;
+    while (following === mine && mine && !view.signal.aborted) {
+      if (!document.hidden) {
+        try {
+          const found = await view.get("records", going());
+          if (following !== mine) return;
+          add(found, true);
+          seen += found.records.length;
+          note.textContent = `Following: ${count(seen)} new`;
+          if (!found.end) continue;
+        } catch (problem) {
+          if (problem.name === "AbortError") return;
+          note.textContent = problem.message;
+        }
+      }
+      await new Promise((done) => {
+        setTimeout(done, FOLLOW_MS);
+      });
+    }
+  }
+  function submit(event) {
+    event.preventDefault();
+    load().catch((problem) => {
+      if (problem.name !== "AbortError") note.textContent = problem.message;
+    });
+  }
+
+  shape();
+  box.replaceChildren(
+    h(
+      "form.tools",
+      { onsubmit: submit, "aria-label": "Look for messages" },
+      field("From", from),
+      atLabel,
+      field("Partition", partition),
+      field("Key", key),
+      field("Key or value contains", text, ".grow"),
+      h("button.go.main", "Show"),
+      live,
+    ),
+    note,
+    list,
+    more,
+    ...(session.write ? [production(name, topic.partitions)] : []),
+  );
+  try {
+    await load();
+  } catch (problem) {
+    if (problem.name === "AbortError") throw problem;
+    note.textContent = problem.message;
+  }
+}
+
+export function shown(part) {
+  if (part === null) return h("span.quiet", "null");
+  return part.text === undefined ? h("span.quiet", `base64 ${part.base64}`) : part.text;
+}
+
+function record(view, name, one, fresh) {
+  const body = h("div.body");
+  const details = h(
+    "details",
+    {
+      ontoggle: () => {
+        if (details.open && !body.children.length) fill(view, name, one, body);
+      },
+    },
+    h(
+      "summary",
+      h("span.where.mono", `${one.partition}:${one.offset}`),
+      h("span.quiet.where", { title: moment(one.time) }, time(one.time)),
+      h("span.key.mono", one.key === null ? "" : shown(one.key)),
+      h("span.text.mono", shown(one.value)),
+    ),
+    body,
+  );
+  return h(fresh ? "li.fresh" : "li", details);
+}
+
+async function fill(view, name, one, body) {
+  const part = (field_) => (field_ === null ? "null" : size(field_.bytes));
+  body.append(
+    facts([
+      ["Partition, offset", `${one.partition}, ${count(one.offset)}`],
+      ["Time", `${moment(one.time)}${one.appended ? " (appended)" : ""}`],
+      ["Key", h("span.mono", shown(one.key))],
+      ...one.headers.map(([key, value]) => [`Header ${key}`, h("span.mono", shown(value))]),
+      one.more_headers && ["Headers", `${one.more_headers} more`],
+      ["Size", `key ${part(one.key)}, value ${part(one.value)}`],
+    ]),
+  );
+  let value = one.value;
+  if (value !== null && value.bytes > 4096) {
+    value = (
+      await view.get("record", { topic: name, partition: one.partition, offset: one.offset })
+    ).value;
+  }
+  body.append(json(value));
+}

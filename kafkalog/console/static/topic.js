@@ -1,0 +1,171 @@
+// One topic: its messages, its partitions with their segments, its settings.
+
+import { session } from "./api.js";
+import { line, share, strip } from "./charts.js";
+import { choice, count, field, h, many, pages, rate, size, table } from "./dom.js";
+import { messages } from "./messages.js";
+import { deletion } from "./write.js";
+
+const TABS = { messages: "Messages", partitions: "Partitions", settings: "Settings" };
+
+export async function topic(view) {
+  const name = view.words[1];
+  const tab = view.words[2] in TABS ? view.words[2] : "messages";
+  const here = `#/topic/${encodeURIComponent(name)}`;
+  const found = await view.get("partitions", { name, size: 1 });
+  const box = h("div");
+  const facts = [
+    many(found.topic.partitions, "partition"),
+    many(found.topic.replication, "replica"),
+  ];
+  if (found.topic.id) facts.push(found.topic.id);
+  view.show(
+    h("p.crumb", h("a", { href: "#/topics" }, "Topics")),
+    h("h1", name),
+    h("p.lead.small", facts.join(" · ")),
+    h(
+      "nav.tabs",
+      { "aria-label": "Topic" },
+      Object.entries(TABS).map(([key, text]) =>
+        h("a", { href: `${here}/${key}`, "aria-current": key === tab && "page" }, text),
+      ),
+    ),
+    box,
+  );
+  const views = { messages, partitions, settings };
+  await views[tab](view, name, box, found.topic);
+}
+
+async function partitions(view, name, box) {
+  const picture = h("div");
+  const list = h("div");
+  const only = choice(
+    "only",
+    { all: "all", unhealthy: "not all in sync" },
+    view.fields.only || "all",
+    () => {
+      view.keep({ only: only.value, first: "" });
+      load();
+    },
+  );
+  const charts = h("div.charts");
+  box.replaceChildren(charts, h("form.tools", field("Partitions", only)), list, picture);
+
+  async function load() {
+    const found = await view.get("partitions", { name, ...view.fields });
+    const most = Math.max(...found.rows.map((row) => (row.end || 0) - (row.start || 0)), 1);
+    list.replaceChildren(
+      ...[
+        table(
+          `Partitions of ${name}`,
+          [
+            {
+              head: "Partition",
+              cell: (row) =>
+                h(
+                  "button.plain",
+                  {
+                    type: "button",
+                    title: "show its segments",
+                    onclick: () => segments(row.partition),
+                  },
+                  row.partition,
+                ),
+            },
+            {
+              head: "Leader",
+              n: true,
+              cell: (row) => (row.leader < 0 ? h("span.bad", "none") : row.leader),
+            },
+            { head: "Replicas", cell: (row) => row.replicas.join(", ") },
+            {
+              head: "In sync",
+              cell: (row) =>
+                row.isr.length < row.replicas.length
+                  ? h("span.bad", row.isr.join(", "))
+                  : row.isr.join(", "),
+            },
+            { head: "Epoch", n: true, wide: true, cell: (row) => row.epoch },
+            { head: "First offset", n: true, wide: true, cell: (row) => count(row.start) },
+            { head: "End", n: true, cell: (row) => count(row.end) },
+            {
+              head: "Records",
+              n: true,
+              wide: true,
+              cell: (row) =>
+                row.end === null
+                  ? "–"
+                  : [count(row.end - row.start), " ", share(row.end - row.start, most)],
+            },
+            {
+              head: "Bytes by node",
+              wide: true,
+              n: true,
+              cell: (row) =>
+                Object.entries(row.bytes).map(([node, bytes]) =>
+                  h("div", h("span.quiet", `${node}: `), size(bytes)),
+                ),
+            },
+          ],
+          found.rows,
+        ),
+        pages(found, (first) => {
+          view.keep({ first: first || "" });
+          load();
+        }),
+      ].filter(Boolean),
+    );
+    return found;
+  }
+  async function segments(partition) {
+    const found = await view.get("layout", { name, partition });
+    picture.replaceChildren(
+      h("h2", `Segments of partition ${partition}`),
+      found.segments && found.segments.length
+        ? strip(found)
+        : h(
+            "p.quiet.small",
+            "The segments are known to the console of the broker that has them.",
+          ),
+    );
+  }
+  const points = (value) =>
+    view.get("history", { kind: "topic", name, value }).then((one) => one.points);
+  const [records, bytes, found] = await Promise.all([
+    points("records_per_s"),
+    points("bytes_per_s"),
+    load(),
+  ]);
+  charts.replaceChildren(
+    line("Records per second", records, rate),
+    line("Bytes per second", bytes, size),
+  );
+  if (found.rows.length) await segments(found.rows[0].partition);
+}
+
+async function settings(view, name, box) {
+  const found = await view.get("configs", { kind: "topic", name });
+  const own = found.filter((row) => !["default", "properties file"].includes(row.source));
+  const rest = found.filter((row) => !own.includes(row));
+  const list = (caption, rows) =>
+    table(
+      caption,
+      [
+        { head: "Setting", name: true, cell: (row) => h("span", { title: row.text }, row.name) },
+        {
+          head: "Value",
+          name: true,
+          cell: (row) => h("span.mono", row.secret ? "hidden" : row.value || "–"),
+        },
+        { head: "From", wide: true, cell: (row) => h("span.quiet", row.source) },
+      ],
+      rows,
+    );
+  box.replaceChildren(
+    h("h2", "Set for this topic or all topics"),
+    own.length ? list("Settings that were set", own) : h("p.quiet.small", "None."),
+    h("h2", "Defaults"),
+    list("Settings by default", rest),
+    ...(session.write ? [deletion(name)] : []),
+  );
+}
