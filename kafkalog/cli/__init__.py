@@ -49,6 +49,7 @@ COMMANDS: dict[str, str] = {
     "features": "show and change the levels of a cluster's features",
     "offsets": "show where partitions begin and end, or the offset at a time",
     "mirror": "copy topics, settings and groups' offsets to another cluster",
+    "console": "show a cluster in the browser; topics, messages, groups",
     "perf": "measure a broker: produce, consume, end to end",
     "dump": "show what is inside Kafka's files, batch by batch",
     "verify": "check every byte that can be checked",

@@ -163,7 +163,8 @@ def _say(directory: str, node: "Broker | Controller") -> None:
 
     print(f"kafkalog serves {directory} at {_places(node)}", flush=True)
     if node.http_address:
-        print(f"metrics and health: http://{node.http_address}", flush=True)
+        console = "console, " * node.config.kafkalog_console_enable
+        print(f"{console}metrics and health: {node.http_url.rstrip('/')}", flush=True)
     for listener in exposed(node.config):
         print(
             f"WARNING: listener {listener.name} ({listener.host or 'all addresses'}, port "

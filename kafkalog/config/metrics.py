@@ -18,9 +18,9 @@ class MetricsSettings(Settings):
 
     kafkalog_http_listen = Word(
         "",
-        "Where to serve /metrics and /health over HTTP, without encryption or passwords: "
-        "host:port, or a port of 127.0.0.1; port 0 picks a free one. Empty: nowhere. Needs "
-        "`kafkalog[metrics]`.",
+        "Where to serve /metrics and /health over HTTP, without encryption or passwords, and the "
+        "console if kafkalog.console.enable says so: host:port, or a port of 127.0.0.1; port 0 "
+        "picks a free one. Empty: nowhere. Needs `kafkalog[metrics]`.",
     )
     kafkalog_metrics_max_topics = Whole(
         100,

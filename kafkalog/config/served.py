@@ -50,7 +50,11 @@ def check_served(config: BrokerConfig) -> None:
         raise InvalidSetting(f"{name}: found {found}, wanted {wanted}")
     check_segment_bytes("log.segment.bytes", config.topic.segment_bytes)
     if isinstance(config, MetricsSettings):
-        _ = config.http_place
+        place = config.http_place
+        if config["kafkalog.console.enable"] and place is None:
+            raise InvalidSetting(
+                "kafkalog.console.enable: found true, wanted kafkalog.http.listen with it"
+            )
 
 
 def _around(config: BrokerConfig) -> Around:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from kafkalog.config.authorizer import AuthorizerConfig
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.client_metrics import ClientMetricsConfig
+from kafkalog.config.console import ConsoleSettings
 from kafkalog.config.declare import Flag, Long, Password, Secret, Whole, Word, Words
 from kafkalog.config.group import GroupConfig
 from kafkalog.config.listeners import ListenerSettings, SecurityProtocol, own_setting
@@ -49,6 +50,7 @@ class ServerConfig(
     MetricsSettings,
     ClientMetricsConfig,
     LogLineSettings,
+    ConsoleSettings,
 ):
     """All settings that a broker takes, under Kafka's names."""
 

@@ -73,13 +73,19 @@ class Place(NamedTuple):
 def checked(config: Mapping[str, object], name: str) -> dict[str, object]:
     """A client's settings for a console.  `name`: where they are from, for messages.
 
-    Raises: InvalidSetting: they hold credentials, or a mechanism without a password.
+    Raises: InvalidSetting: they hold credentials for everyone, or a mechanism without a password.
     """
     if config.get("sasl.jaas.config"):
         raise errors.InvalidSetting(
             f"{name}: sasl.jaas.config: found a value, wanted none: everyone logs in at the console"
         )
     found = dict(config)
+    key = next((one for one in found if one.startswith("ssl.keystore.") and found[one]), None)
+    if key is not None and not Place(str, found).logs_in:
+        raise errors.InvalidSetting(
+            f"{name}: {key}: found a value, wanted none without SASL: everyone would have the "
+            "rights of that certificate"
+        )
     if Place(str, found).logs_in:
         mechanism = str(found.setdefault("sasl.mechanism", "SCRAM-SHA-512")).upper()
         if mechanism not in _MODULES:
@@ -241,9 +247,10 @@ class Person:
         """End its waits for brokers, now and later."""
         with self._lock:
             self._closed = True
-            clients: list[Any] = [one for one in (self._admin, self._watcher, self._reader) if one is not None]
+            clients: list[Any] = [self._admin, self._watcher, self._reader]
         for one in clients:
-            one._cluster.openings.interrupt()
+            if one is not None:
+                one._cluster.openings.interrupt()
         if self._reader is not None:
             self._reader.wakeup()
 

@@ -66,16 +66,18 @@ class ConsoleServer:
     """Serves the console at a port until it is closed."""
 
     def __init__(
-        self, host: str, port: int, name: str, web: Web, tls: ssl.SSLContext | None = None
-    ) -> None:
+        self, host: str, port: int, name: str, web: Web, tls: ssl.SSLContext | None = None,
+        setting: str = "kafkalog.http.listen",
+    ) -> None:  # fmt: skip
         """Bind and serve.  `port` 0: any free one.  The threads' names begin with `name`.
+        `setting`: what names the address.
 
         Raises: IoFailed: the address cannot be bound; MissingPackage.
         """
         self._web = web
         self._tls = tls
         self._closed = False
-        self._listening = bound(host, port)
+        self._listening = bound(host, port, setting)
         self.host = host
         self.port: int = self._listening.getsockname()[1]
         """The bound port."""

@@ -115,6 +115,11 @@ class Endpoint:
         """host:port."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
+    @property
+    def url(self) -> str:
+        """Where browsers find it."""
+        return f"http://{self.address}/"
+
     def close(self) -> None:
         """Close the port and its connections; on return no page is being made.  Idempotent."""
         with self._lock:
@@ -202,8 +207,8 @@ class Endpoint:
         return made(asked.accept)
 
 
-def bound(host: str, port: int) -> socket.socket:
-    """A listening socket.  Raises: IoFailed."""
+def bound(host: str, port: int, setting: str = "kafkalog.http.listen") -> socket.socket:
+    """A listening socket.  `setting`: what names the address.  Raises: IoFailed."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -212,7 +217,7 @@ def bound(host: str, port: int) -> socket.socket:
         listening.listen(BACKLOG)
     except OSError as problem:
         listening.close()
-        raise IoFailed(f"kafkalog.http.listen: {host}:{port}: {problem}") from None
+        raise IoFailed(f"{setting}: {host}:{port}: {problem}") from None
     return listening
 
 

@@ -31,8 +31,7 @@ ZOOKEEPER = re.compile(r"tests/kafka/cluster/test_(commands|follower|member|mode
 """They share a ZooKeeper."""
 IN_MEMORY = re.compile(
     r"tests/(spark/|kafka/(clients/|cluster/|streams/|golden/test_answers)"
-    r"|unit/(cli|client|cluster|coordinator|log/scan|mirror|plane|replication|server|testing)/)"
-    r"|unit/watch/)"
+    r"|unit/(cli|client|cluster|coordinator|log/scan|mirror|plane|replication|server|testing|watch)/)"
 )
 """Tests that use logs: on disk the file system takes a sixth of their processor time.  Logs, and
 code that depends on how a disk keeps them, are tested on disk."""

@@ -24,6 +24,7 @@ from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafkalog.config.server import ServerConfig
+    from kafkalog.console.server import ConsoleServer
     from kafkalog.server.controller_server import ControllerServer
     from kafkalog.server.node import Node
     from kafkalog.server.replica_manager import ReplicaManager
@@ -34,6 +35,7 @@ _logger = limited(__name__)
 
 SETTING = "kafkalog.http.listen"
 STARTS = "the node starts"
+AT_ONCE = ("/health/live", "/health/ready")
 
 
 class BrokerParts(NamedTuple):
@@ -68,21 +70,38 @@ class Watch:
         self._elections: cluster.Elections | None = None
         self._counts: cluster.ImageCounts | None = None
         self._started_s = 0.0
-        self._endpoint: Endpoint | None = None
+        self._endpoint: Endpoint | ConsoleServer | None = None
         if (place := config.http_place) is not None:
             exposition.required(SETTING)
             if not is_loopback(place[0]):
                 _logger.warning("%s: %s: everyone who can connect reads the metrics, also "
                                 "names of topics and groups", SETTING, place[0])  # fmt: skip
-            self._endpoint = Endpoint(*place, name, {
+            pages = {
                 "/metrics": self._metrics, "/health/live": self._live,
                 "/health/ready": self._ready,
-            }, at_once=("/health/live", "/health/ready"))  # fmt: skip
+            }  # fmt: skip
+            if config.kafkalog_console_enable and config.serves_clients:
+                from kafkalog.server.metrics.console import serve_console
+
+                self._endpoint = serve_console(config, name, pages, AT_ONCE, lambda: self._node)
+            else:
+                self._endpoint = Endpoint(*place, name, pages, at_once=AT_ONCE)
 
     @property
     def address(self) -> str:
         """Where it serves: host:port; empty: nowhere."""
         return "" if self._endpoint is None else self._endpoint.address
+
+    @property
+    def url(self) -> str:
+        """Where browsers find it, with the scheme; empty: nowhere."""
+        return "" if self._endpoint is None else self._endpoint.url
+
+    @property
+    def _node(self) -> Node | None:
+        """The broker's, while it serves."""
+        broker = self._broker
+        return None if broker is None else broker.node
 
     def follow_controllers(self, controllers: ControllerServer) -> None:
         """Read a controller, too, from now on."""

@@ -53,6 +53,12 @@ class Watched:
         self._here()
         return self._watching.address
 
+    @property
+    def http_url(self) -> str:
+        """The same as a URL, at which kafkalog.console.enable puts the console."""
+        self._here()
+        return self._watching.url
+
 
 def readings_of(node: Watched) -> Readings:
     """The metrics of a node now, for use inside this project.

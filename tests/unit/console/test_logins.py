@@ -130,4 +130,6 @@ def test_the_console_has_no_credentials_of_its_own(tmp_path: Path) -> None:
         checked({**secured, "sasl.jaas.config": login}, "here")
     with pytest.raises(InvalidSetting, match="found OAUTHBEARER, wanted one of PLAIN"):
         checked({**secured, "sasl.mechanism": "OAUTHBEARER"}, "here")
+    with pytest.raises(InvalidSetting, match="the rights of that certificate"):
+        checked({"security.protocol": "SSL", "ssl.keystore.location": "x.pem"}, "here")
     assert checked(secured, "here")["sasl.mechanism"] == "SCRAM-SHA-512"

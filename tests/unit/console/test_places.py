@@ -1,0 +1,122 @@
+"""The console at a broker's own port, and as a command."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+from kafkalog.cli import main
+from kafkalog.errors import InvalidSetting
+from tests.house import tree
+from tests.support import sasl
+from tests.support.certificates import Certificates, client_context
+from tests.support.console import Browser
+from tests.support.waiting import LIMIT_S
+
+HTTP = {"kafkalog.http.listen": "127.0.0.1:0"}
+ENABLED = {**HTTP, "kafkalog.console.enable": "true"}
+
+
+def test_off_by_default(tmp_path: Path) -> None:
+    with kafkalog.Broker(tmp_path / "data", config=HTTP) as broker:
+        for path in ("/", "/api/session", "/static/main.js"):
+            assert Browser(broker.http_url).ask(path).status == 404
+
+
+def test_a_broker_serves_its_console_next_to_its_metrics(tmp_path: Path) -> None:
+    with kafkalog.Broker(tmp_path / "data", "127.0.0.1:0", config=ENABLED) as broker:
+        with kafkalog.Admin(broker) as admin:
+            admin.create_topic("orders", 2)
+        with kafkalog.Producer(broker) as producer:
+            producer.send("orders", b"x", partition=1)
+        assert broker.http_url == f"http://{broker.http_address}/"
+        browser = Browser(broker.http_url)
+        assert browser.begin()["here"]
+        (segment,) = browser.get("layout", name="orders", partition=1)["segments"]
+        assert (segment["base_offset"], segment["next_offset"], segment["active"]) == (0, 1, True)
+        assert browser.post("create-topic", name="t", partitions=1, replication=1).status == 403
+        assert b"kafkalog_ready 1" in browser.ask("/metrics", Host="broker1.example:9404").body
+        assert browser.ask("/health/ready", Host="broker1.example:9404").status == 200
+        assert browser.ask("/", Host="broker1.example:9404").status == 421
+        broker.restart({"kafkalog.console.write": "true", **ENABLED, "kafkalog.console.hosts":
+                        "Broker1.example"})  # fmt: skip
+        again = Browser(broker.http_url)
+        again.begin()
+        assert again.ask("/", Host="broker1.example:9404").status == 200
+        assert again.post("create-topic", name="t", partitions=1, replication=1).status == 200
+        broker.abandon()
+
+
+def test_logins_are_those_of_the_brokers_listener(tmp_path: Path) -> None:
+    """The listener with logins is preferred: on the other one everyone has the same rights."""
+    made = Certificates(tmp_path)
+    config = {
+        **sasl.settings("PLAIN", "SCRAM-SHA-256"), **ENABLED,
+        "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+        "kafkalog.http.ssl.keystore.location": str(made.keystore),
+    }  # fmt: skip
+    with kafkalog.Broker(tmp_path / "data", config=config) as broker:
+        with kafkalog.Admin(broker) as admin:
+            alice = kafkalog.UserScramCredentialUpsertion("alice", "SCRAM-SHA-256", "alice-S3CRET")
+            admin.alter_user_scram_credentials([alice]).check()
+        browser = Browser(broker.http_url, client_context(made.trust))
+        assert browser.begin()["login"]
+        assert browser.log_in("alice", "wrong").status == 401
+        assert browser.log_in("alice", "alice-S3CRET").status == 200
+        assert browser.get("topics")["total"] == 0
+
+
+@pytest.mark.parametrize(("config", "message"), [
+    ({"kafkalog.console.enable": "true"}, "wanted kafkalog.http.listen with it"),
+    ({**ENABLED, "kafkalog.http.ssl.keystore.location": "/no/such.pem"}, "wanted a PEM file"),
+    ({**ENABLED, "kafkalog.console.client.config": "/no/such"}, "client.config: /no/such"),
+    ({**ENABLED, "kafkalog.console.hosts": "a b"}, "kafkalog.console.hosts"),
+])  # fmt: skip
+def test_wrong_settings_are_explained(tmp_path: Path, config: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidSetting, match=message):
+        kafkalog.Broker(tmp_path / "data", config=config)
+
+
+def test_the_listener_of_a_clients_file_must_be_there(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=SASL_SSL\n")
+    config = {**ENABLED, "kafkalog.console.client.config": str(file)}
+    with pytest.raises(InvalidSetting, match="found SASL_SSL, wanted that of a listener"):
+        kafkalog.Broker(tmp_path / "data", "127.0.0.1:0", config=config)
+
+
+def test_the_command_serves_any_cluster(tmp_path: Path) -> None:
+    with kafkalog.Broker(tmp_path / "data", "127.0.0.1:0") as broker:
+        words = ["console", "--bootstrap-server", broker.bootstrap_servers, "--listen", "0"]
+        with subprocess.Popen(
+            [sys.executable, "-m", "kafkalog", *words, "--write", "--host", "here.example"],
+            stdout=subprocess.PIPE, text=True, cwd=tree.ROOT, env={**os.environ},
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            url = process.stdout.readline().removeprefix("console: ").strip()
+            browser = Browser(url)
+            assert browser.begin()["write"]
+            assert browser.ask("/", Host="here.example").status == 200
+            assert browser.get("cluster")["nodes"][0]["node"] == 1
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(LIMIT_S) == 0
+
+
+def test_the_commands_wrong_arguments(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    server = ["console", "--bootstrap-server", "localhost:1"]
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        at = f"127.0.0.1:{taken.getsockname()[1]}"
+        for words, status, message in (
+            (["--listen", "x"], 2, "--listen: found 'x', wanted host:port"),
+            (["--listen", at], 1, f"--listen: {at}"),
+            (["--listen", "0", "--tls", str(tmp_path / "x")], 2, "--tls: "),
+        ):
+            assert main([*server, *words]) == status
+            assert message in capsys.readouterr().err
