@@ -79,7 +79,7 @@ test: build
 
 # Tests that take most of a minute each, or more.
 test-long: build
-	@.ci/need java javac maven clang kcat promtool xfs hosts shells
+	@.ci/need java javac maven clang kcat promtool xfs hosts shells chromium
 	@$(PY) -m pytest $(PROCESSES) -m long $(TESTS)
 
 # Finds tests whose time limits are too short on a busy machine.

@@ -17,7 +17,7 @@ class Refused(Exception):
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
         self.status = status
-        """Of HTTP."""
+        """The status of HTTP."""
 
 
 class Asked:

@@ -1,4 +1,4 @@
-"""What the console shows of groups: their members, and how far behind they are."""
+"""Groups as the console shows them: their members, how far behind they are; transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the console shows of the cluster itself: nodes, leaders, moves, the quorum."""
+"""The cluster as the console shows it: nodes, leaders, moves, the quorum, the last hour."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ API_MS, REQUEST_MS = 10_000, 8_000
 TOPICS_S = 2.0
 """How long the topics of one Metadata request are used."""
 POINTS, SERIES_MAX = 360, 500
-"""What is remembered of an hour with a sample every 10 s: at most 3 MB."""
+"""An hour is remembered, with a sample every 10 s: at most 3 MB."""
 FETCH_BYTES, PARTITION_BYTES = 4 << 20, 1 << 20
 CLOSE_MS = 1_000
 _MODULES = {"PLAIN": "plain.Plain", "SCRAM-SHA-256": "scram.Scram", "SCRAM-SHA-512": "scram.Scram"}
@@ -239,7 +239,7 @@ class Person:
             self.view = view
 
     def points(self, kind: str, name: str, value: str) -> list[tuple[int, float]]:
-        """What is remembered of a series (see `History`): milliseconds since 1970, and a value."""
+        """The last hour of a series (see `History`): milliseconds since 1970, and a value."""
         with self._remembers:
             return [(one.at_ms, one.value) for one in self._history.points(kind, name, value)]
 

@@ -1,4 +1,4 @@
-"""What the console shows of topics."""
+"""Topics as the console shows them: partitions, sizes, segments, settings."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ Headers = list[tuple[bytes, bytes]]
 THREADS = 8
 """Requests that ask brokers at the same time."""
 AT_ONCE_MAX = 3
-"""Of one session; its other requests wait, so that none takes all threads."""
+"""Those of one session; its others wait, so that none takes all threads."""
 WAITING_MAX = 48
 """Requests that wait for a thread or are served; another one is refused."""
 PAGES_MAX = 4
@@ -67,7 +67,7 @@ SECURITY: Headers = [
 
 
 class Settings(NamedTuple):
-    """What a console shows, and to whom."""
+    """The cluster of a console, and how it is reached and protected."""
 
     place: Place
     """The cluster."""
@@ -203,7 +203,7 @@ class Web:
             self._pages -= slow
 
     async def _session(self, session: Session[Person] | None, secure: bool) -> Answer:
-        """Who asks, and may do what; on an open cluster a session begins by itself."""
+        """The asking user, and what they may do; on an open cluster a session begins by itself."""
         place, headers = self._settings.place, []
         if session is None and self._everyone is not None:
             token, gone = self._sessions.begin("", self._everyone, time.monotonic())

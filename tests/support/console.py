@@ -62,7 +62,7 @@ class Browser:
         return answer
 
     def get(self, name: str, /, **fields: object) -> Any:
-        """What a path below /api/ answers."""
+        """The answer of a path below /api/."""
         answer = self.ask(f"/api/{name}?{urlencode(fields)}")
         assert answer.status == 200, answer
         return answer.json

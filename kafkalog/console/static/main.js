@@ -51,6 +51,10 @@ class View {
   // Do it now, and again and again while the page is visible.
   async every(ms, what) {
     await what();
+    this.again(ms, what);
+  }
+
+  async again(ms, what) {
     while (!this.signal.aborted) {
       await new Promise((done) => {
         const timer = setTimeout(done, ms);

@@ -47,7 +47,7 @@ def url(place: Place) -> Iterator[str]:
         yield server.url
 
 
-def test_a_user_sees_what_acls_allow(url: str) -> None:
+def test_acls_decide_about_everything_a_user_sees(url: str) -> None:
     alice = Browser(url)
     assert alice.begin() == {
         "login": True, "here": False, "user": "", "csrf": "", "write": True,
