@@ -15,6 +15,8 @@ __all__ = ["group", "groups", "transactions"]
 LAGS_MAX = 5_000
 """Partitions of a group whose lag is looked up."""
 MEMBERS_MAX = 500
+OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
+"""States of a transaction that has not ended."""
 KINDS = ("", "classic", "consumer", "share", "streams")
 
 
@@ -88,7 +90,7 @@ def _row(tp: TopicPartition, offset: int, end: int | None, lag: int | None) -> d
 def transactions(person: Person, asked: Asked) -> dict[str, Any]:
     """A page of transactional ids: `q` a part of the name, `open` only those in a transaction."""
     part = asked.text("q", "").lower()
-    states = ("Ongoing", "PrepareCommit", "PrepareAbort") if asked.flag("open") else ()
+    states = OPEN if asked.flag("open") else ()
     found = [
         one for one in person.admin.list_transactions(states=states) if part in one.name.lower()
     ]
@@ -106,7 +108,7 @@ def _transaction(listed: Any, more: Any) -> dict[str, Any]:
         return {**row, "problem": str(problem)}
     return {
         **row, "state": info.state, "epoch": info.epoch, "timeout_ms": info.timeout_ms,
-        "start_ms": info.start_ms if info.start_ms >= 0 else None,
+        "start_ms": info.start_ms if info.state in OPEN and info.start_ms >= 0 else None,
         "partition_count": len(info.partitions),
         "partitions": [list(tp) for tp in info.partitions[:100]],
     }  # fmt: skip

@@ -139,6 +139,7 @@ def test_groups_and_their_lag(browser: Browser) -> None:
 def test_transactions(browser: Browser) -> None:
     (found,) = browser.get("transactions", q="tx")["transactions"]
     assert (found["name"], found["state"], found["partitions"]) == ("tx", "CompleteCommit", [])
+    assert found["start_ms"] is None
     assert browser.get("transactions", open=1)["total"] == 0
 
 
