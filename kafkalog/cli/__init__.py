@@ -44,6 +44,7 @@ COMMANDS: dict[str, str] = {
     "acls": "show, add and remove permissions",
     "tokens": "show, create, renew and expire delegation tokens",
     "cluster": "administer a cluster: nodes, replicas, leaders; try one here",
+    "top": "watch a cluster: nodes, topics, groups, rates and lag",
     "quorum": "show the quorum of controllers; add and remove voters",
     "storage": "format the directories of a KRaft cluster's node; new ids",
     "features": "show and change the levels of a cluster's features",

@@ -16,6 +16,7 @@ from kafkalog.cli.remote import (
     spread,
 )
 from kafkalog.cli.rows import show_rows
+from kafkalog.cli.top import add_interval, watch
 
 if TYPE_CHECKING:
     from kafkalog.client.admin import Admin
@@ -50,6 +51,11 @@ def add_options(
     parser.add_argument("--offsets", action="store_true", help=offsets)
     parser.add_argument("--state", action="store_true", help="list, describe: the groups' states")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    parser.add_argument(
+        "--watch", action="store_true",
+        help="list, describe: keep showing them, with rates and lag, as kafkalog top does",
+    )  # fmt: skip
+    add_interval(parser)
 
 
 def add_execution(parser: argparse.ArgumentParser) -> None:
@@ -72,6 +78,8 @@ def run_actions(
     """List the groups (the default action), or do something with each one named.  `kinds`: those
     that --all-groups stands for; none: any."""
     action, words = action_of(options, actions, "list")
+    if options.watch:
+        return _watched(options, action, names_of(words, *options.group), kinds)
     with open_admin(options) as admin:
         names = names_of(words, *options.group)
         if action == "list":
@@ -85,6 +93,16 @@ def run_actions(
         for name in names:
             do[action](admin, options, name)
     return 0
+
+
+def _watched(
+    options: argparse.Namespace, action: str, names: list[str], kinds: Collection[str]
+) -> int:
+    """Show groups as they change; describe: their partitions, too."""
+    if action == "describe" and not names and not options.all_groups:
+        raise UsageError(f"{action}: which group? give its name, or --all-groups")
+    described = action == "describe"
+    return watch(options, ["groups"], names, kinds, once=options.json, partitions=described)
 
 
 # ---- what is shown -------------------------------------------------------------------------

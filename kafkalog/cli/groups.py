@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
 example:
   kafkalog groups --bootstrap-server localhost:9092
+  kafkalog groups --watch --bootstrap-server localhost:9092
   kafkalog groups describe billing --bootstrap-server localhost:9092
   kafkalog groups reset-offsets billing --topic access --to-datetime 2026-07-04T12:00 \\
       --bootstrap-server localhost:9092
@@ -53,6 +54,8 @@ OPTIONS = {
     "offsets": ("describe",),
     "state": ("list", "describe"),
     "json": ("list", "describe", "reset-offsets"),
+    "watch": ("list", "describe"),
+    "interval_ms": ("list", "describe"),
     "execute": ("reset-offsets",),
     "dry_run": ("reset-offsets",),
     **dict.fromkeys(TARGETS, ("reset-offsets",)),

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
 example:
   kafkalog share-groups --bootstrap-server localhost:9092
+  kafkalog share-groups --watch --bootstrap-server localhost:9092
   kafkalog share-groups describe workers --members --bootstrap-server localhost:9092
   kafkalog share-groups reset-offsets workers --topic jobs --to-earliest --execute \\
       --bootstrap-server localhost:9092
@@ -50,6 +51,8 @@ OPTIONS = {
     "offsets": ("describe",),
     "state": ("list", "describe"),
     "json": ("list", "describe", "reset-offsets"),
+    "watch": ("list", "describe"),
+    "interval_ms": ("list", "describe"),
     "execute": ("reset-offsets",),
     "dry_run": ("reset-offsets",),
     **dict.fromkeys(("to_earliest", "to_latest", "to_datetime"), ("reset-offsets",)),
