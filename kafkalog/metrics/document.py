@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from kafkalog.metrics.kafka import documented
+from kafkalog.metrics.kafka_undocumented import UNDOCUMENTED
 from kafkalog.metrics.metric import OTHERS, Metric
 from kafkalog.metrics.table import PARTS
 
 __all__ = ["render_tables"]
 
+NAME = re.compile(r"\bkafka(?:log)?_[a-z_]+(?:\*|\b)")
+"""A metric's name, or the beginning of several, in a text."""
 HEADS = "| name | kind | labels | unit | meaning | when it is bad |"
 
 
@@ -26,6 +31,13 @@ def render_tables() -> str:
         "| --- | --- |",
         *(f"| `{bean.replace('|', chr(92) + '|')}` | {f'`{name}`' if name else why} |"
           for bean, name, why in documented()),
+        "",
+        "The MBeans that a broker and a controller have and its documentation does not name:",
+        "",
+        "| Kafka's | here |",
+        "| --- | --- |",
+        *(f"| `{bean}` | {NAME.sub('`' + chr(92) + 'g<0>`', text)} |"
+          for bean, text in sorted(UNDOCUMENTED)),
     ]  # fmt: skip
     return "\n".join(lines).replace(OTHERS, f"`{OTHERS}`") + "\n"
 

@@ -1,13 +1,16 @@
-"""The MBeans that our table names as those of the same meaning are Kafka's."""
+"""Kafka's MBeans: those that our table names are there, and each that is there has its row."""
 
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 
-from kafkalog import Consumer, Producer
+from kafkalog import Admin, Consumer, Producer, ShareConsumer
+from kafkalog.metrics.kafka import documented
+from kafkalog.metrics.kafka_undocumented import UNDOCUMENTED
 from kafkalog.metrics.table import METRICS
 from tests.support import apache
 from tests.support.waiting import LIMIT_S
@@ -40,23 +43,78 @@ def wanted(bean: str) -> tuple[str, str, str]:
     return match[1], match[2], match[3]
 
 
-def test_kafka_has_the_beans_of_the_same_meaning(tmp_path: Path) -> None:
+STATISTICS = frozenset((
+    "50thPercentile", "75thPercentile", "95thPercentile", "98thPercentile", "99thPercentile",
+    "999thPercentile", "Count", "EventType", "FifteenMinuteRate", "FiveMinuteRate", "LatencyUnit",
+    "Max", "Mean", "MeanRate", "Min", "OneMinuteRate", "RateUnit", "StdDev", "Value", "null",
+))  # fmt: skip
+"""The attributes of MBeans that have a name; of the others each attribute is a metric."""
+ENDS = ("avg", "max", "min", "p50", "p95", "p99", "p999", "rate", "total")
+"""Kafka documents some attributes without these ends."""
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[str, ...]]:
+    """The MBeans (domain, type, name or attribute) of a broker and controller that has worked."""
     try:
         apache.jars()
     except apache.Unavailable as reason:
         pytest.skip(str(reason))
-    broker = _Shown(tmp_path / "data")
+    broker = _Shown(tmp_path_factory.mktemp("beans") / "data")
     broker.jmx = apache.free_port()
     with broker:
-        with Producer(broker.bootstrap_servers) as producer:
+        servers = broker.bootstrap_servers
+        with Producer(servers, transactional_id="x") as producer, producer.transaction():
             producer.send("t", b"x").result(LIMIT_S)
-        with Consumer(
-            broker.bootstrap_servers, "t", group="g", auto_offset_reset="earliest"
-        ) as consumer:
-            next(iter(consumer))
-            consumer.commit()
+        for protocol in ("classic", "consumer"):
+            with Consumer(
+                servers, "t", group=protocol, group_protocol=protocol, auto_offset_reset="earliest"
+            ) as consumer:
+                next(iter(consumer))
+                consumer.commit()
+        with Admin(servers) as admin:
+            admin.alter_share_group_offsets("s", {("t", 0): 0}).check()
+        with ShareConsumer(servers, "t", group="s") as shared:
+            assert shared.poll(LIMIT_S * 1000)
         said = apache.ask("Beans", str(broker.jmx))
-    there = {tuple(line.split(" ", 2)) for line in said.splitlines()}
+    return {tuple(line.split(" ", 2)) for line in said.splitlines()}
+
+
+def test_kafka_has_the_beans_of_the_same_meaning(there: set[tuple[str, ...]]) -> None:
     assert len(there) > 100
     missing = {one.kafka for one in METRICS if one.kafka and wanted(one.kafka) not in there}
     assert missing == ONLY_DOCUMENTED
+
+
+def patterns(row: str) -> list[tuple[str, str, str]]:
+    """Domain, type and name that a row stands for; `*` for any text."""
+    match = re.fullmatch(r"([a-z.]+):type=([^, ]+)(?:,name=| )?(.*)", row)
+    assert match, row
+    domain, kind, name = match.groups()
+    options = re.search(r"\{(.*)\}", kind + name)
+    words = options[1].split("|") if options else [""]
+    texts = [(text.replace(f"{{{options[1]}}}", word) if options else text)
+             for word in words for text in (kind, name)]  # fmt: skip
+    pairs = zip(texts[::2], texts[1::2], strict=True)
+    return [(domain, kind, name.split(",")[0] or "*") for kind, name in pairs]
+
+
+def test_each_bean_of_kafka_has_a_row(there: set[tuple[str, ...]]) -> None:
+    rows = [row for row, _, _ in documented()]
+    known = {bean for row in rows for bean in patterns(row)}
+    known |= {(domain, kind, f"{name}-{end}") for domain, kind, name in known for end in ENDS}
+    wild = [bean for bean in known if "*" in "".join(bean)]
+    own = {row: patterns(row) for row, _ in UNDOCUMENTED}
+    unused, unknown = set(own), []
+    for bean in sorted(there):
+        if bean[2] in STATISTICS or bean in known or any(matches(bean, one) for one in wild):
+            continue
+        found = {row for row, some in own.items() if any(matches(bean, one) for one in some)}
+        unused -= found
+        if not found:
+            unknown.append(bean)
+    assert (unknown, unused) == ([], set())
+
+
+def matches(bean: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
+    return all(map(fnmatchcase, bean, pattern))

@@ -6,8 +6,9 @@ import re
 
 import pytest
 
-from kafkalog.metrics.document import render_tables
+from kafkalog.metrics.document import NAME, render_tables
 from kafkalog.metrics.kafka import MISSING, documented
+from kafkalog.metrics.kafka_undocumented import UNDOCUMENTED
 from kafkalog.metrics.metric import OTHERS, Histogram, Kind, Readings
 from kafkalog.metrics.table import BY_NAME, METRICS
 
@@ -60,6 +61,16 @@ def test_each_of_kafkas_metrics_is_here_or_explained() -> None:
     rows = documented()
     assert [name for name in KAFKA if not any(name in bean for bean, _, _ in rows)] == []
     assert all(bool(ours) != bool(why) for _, ours, why in rows)
+
+
+def test_rows_of_undocumented_beans_name_metrics_that_exist() -> None:
+    rows = [row for row, _ in UNDOCUMENTED]
+    assert len(set(rows)) == len(rows) and not {*rows} & {row for row, _, _ in documented()}
+    named = {name for _, text in UNDOCUMENTED for name in NAME.findall(text)}
+    assert len(named) > 15
+    for name in named:
+        known = [one for one in BY_NAME if one == name or one.startswith(name.removesuffix("*"))]
+        assert known if name.endswith("*") else name in BY_NAME, name
 
 
 def test_names_are_prometheus_and_say_the_kind() -> None:
