@@ -24,8 +24,6 @@ _LEVELS = "kafkalog features describe shows it."
 _MOVING = "A node has one directory: nothing moves between two."
 _POOL = "kafkalog_network_buffer_bytes"
 _QUEUED = "Throttled clients wait on their own; kafkalog_throttled_answers_total counts answers."
-    "Throttled clients wait on their own: kafkalog_throttled_answers_total counts the answers."
-)
 _REPEATED = "Logins that renew a session are counted with the others."
 _ROUNDS = "The coordinator is one thread that answers in rounds; its phases are in " \
           "kafka_network_requestmetrics_*."  # fmt: skip
@@ -40,7 +38,8 @@ UNDOCUMENTED: tuple[tuple[str, str], ...] = (
      "Series of each partition would have no bound; kafka_server_replicamanager_* have the sums, "
      "kafkalog cluster status names the partitions."),
     ("kafka.controller:type=ControllerEventManager,name=AvgIdleRatio", "Not timed."),
-    (f"{_CONTROLLER}BrokerRegistrationState", "kafkalog cluster endpoints --include-fenced-brokers shows each."),
+    (f"{_CONTROLLER}BrokerRegistrationState",
+     "kafkalog cluster endpoints --include-fenced-brokers shows each."),
     (f"{_CONTROLLER}ControlledShutdownBrokerCount", "Not counted."),
     (f"{_CONTROLLER}IgnoredStaticVoters", _VOTERS),
     (f"{_CONTROLLER}TimeSinceLastHeartbeatReceivedMs",
