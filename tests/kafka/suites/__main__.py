@@ -11,14 +11,22 @@ import time
 from pathlib import Path
 
 from tests.kafka.clients.servers import SIDES
-from tests.kafka.suites import golang, librdkafka, python, security
+from tests.kafka.suites import exporters, golang, librdkafka, python, security
 from tests.kafka.suites.suite import Place, Suite, judged
 from tests.support import apache, secured
 from tests.unit.net.network import wait_for
 
 SUITES = {
     suite.name: suite
-    for suite in (golang.FRANZ_GO, golang.KAFKA_GO, python.SUITE, librdkafka.SUITE)
+    for suite in (
+        golang.FRANZ_GO,
+        golang.KAFKA_GO,
+        python.SUITE,
+        librdkafka.SUITE,
+        exporters.KAFKA_EXPORTER,
+        exporters.KMINION,
+        exporters.BURROW,
+    )
 }
 
 
