@@ -30,6 +30,9 @@ SHOWN_MAX = 256
 """Characters of a client id that log lines show."""
 _WAIT_FOR_MEMBERS = (apis.JOIN_GROUP, apis.SYNC_GROUP)
 """Answered when other members have acted, which may take minutes."""
+SMALL_BYTES = 2_000
+"""A body up to this size stays in the memory that a connection has for its next request: to free it
+would take as long as all else, as other threads want the GIL."""
 KNOWN = {**{api.key: api for api in _CONTROLS}, **apis.BY_KEY}
 """Clients' requests to a controller, a controller's commands, and brokers' requests to it."""
 
@@ -116,8 +119,9 @@ class Request:
 
         Raises: InvalidRequest, UnsupportedVersion.
         """
+        large = self.api in _WAIT_FOR_MEMBERS and self.size > SMALL_BYTES
         self.body, self.size = self.api.measured_request(self.version, self.body)
-        if self.api in _WAIT_FOR_MEMBERS:  # parts that are kept count towards the group's bounds
+        if large:  # parts that are kept count towards the group's bounds
             self._reactor.read(self._id)
 
     def keep(self, decoded: DecodedBytes) -> bool:
