@@ -190,8 +190,8 @@ kl_status kl_server_again(kl_server *server, uint64_t id, int32_t heard);
 kl_status kl_server_read(kl_server *server, uint64_t id);
 /* Close its connection. */
 kl_status kl_server_drop(kl_server *server, uint64_t id);
-/* out[i]: 0 if connections[i] is closed, 1 if it is open, 2 if it is open and its peer sends no more;
- * the numbers are in ascending order. */
+/* out[i]: 0 if connections[i] is closed, 1 if it is open, 2 if it is open and its peer sends no
+ * more; the numbers are in ascending order. */
 kl_status kl_server_connected(kl_server *server, const uint64_t *connections, size_t count,
                               uint8_t *out);
 /* From the next one on, pass all requests of this API to Python, or stop doing so (on: 0).

@@ -17,6 +17,7 @@ _TIMES = "The coordinator is one thread that answers in rounds; its phases are i
 _RATES = "Not counted; the requests by API and error code show it."
 _SHARES = "Not counted apart; the requests ShareFetch, ShareAcknowledge and " \
           "WriteShareGroupState by API and error code show it."  # fmt: skip
+_LOCKS = "Fetches hold no lock of a share partition while they read."
 _KRAFT = "Metadata records are applied as they are committed, by one thread; " \
          "kafka_controller_kafkacontroller_lastappliedrecordoffset shows how far."  # fmt: skip
 
@@ -99,9 +100,15 @@ MISSING: tuple[tuple[str, str], ...] = (
     (f"{_COORDINATOR}share-group-rebalance-rate", _RATES),
     (f"{_COORDINATOR}share-group-rebalance-count", _RATES),
     ("kafka.server:type=share-coordinator-metrics", _SHARES),
-    ("kafka.server:type=ShareGroupMetrics", _SHARES),
-    ("kafka.server:type=SharePartitionMetrics", _SHARES),
-    ("kafka.server:type=ShareSessionCache", _SHARES),
+    ("kafka.server:type=ShareGroupMetrics,name=PartitionLoadTimeMs", "Not timed."),
+    ("kafka.server:type=ShareGroupMetrics,name=TopicPartitionsAcquireTimeMs", _LOCKS),
+    ("kafka.server:type=ShareGroupMetrics,name=RequestTopicPartitionsFetchRatio", _LOCKS),
+    ("kafka.server:type=SharePartitionMetrics,name=FetchLockTimeMs", _LOCKS),
+    ("kafka.server:type=SharePartitionMetrics,name=FetchLockRatio", _LOCKS),
+    ("kafka.server:type=SharePartitionMetrics,name=InFlightBatchMessageCount",
+     "InFlightMessageCount and InFlightBatchCount tell the mean."),
+    ("kafka.server:type=ShareSessionCache,name=ShareSessionEvictionsPerSec",
+     "No session makes room for another: a new one is refused."),
     ("kafka.server:type=BrokerTopicMetrics,name=TotalShareFetchRequestsPerSec", _SHARES),
     ("kafka.server:type=BrokerTopicMetrics,name=FailedShareFetchRequestsPerSec", _SHARES),
     ("kafka.server:type=BrokerTopicMetrics,name=TotalShareAcknowledgementRequestsPerSec", _SHARES),

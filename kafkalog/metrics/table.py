@@ -6,6 +6,7 @@ from kafkalog.metrics.clients_table import CLIENTS
 from kafkalog.metrics.cluster_table import CLUSTER, NODE
 from kafkalog.metrics.coordinator_table import COORDINATORS
 from kafkalog.metrics.network_table import NETWORK, TOPICS
+from kafkalog.metrics.share_table import SHARES
 from kafkalog.metrics.storage_table import STORAGE
 
 __all__ = ["BY_NAME", "METRICS", "PARTS"]
@@ -18,6 +19,7 @@ PARTS = (
     ("Replicas and controllers", CLUSTER),
     ("Groups and transactions", COORDINATORS),
     ("Clients that send metrics", CLIENTS),
+    ("Records of share groups", SHARES),
 )
 """Headings, and the metrics below each."""
 METRICS = tuple(one for _, metrics in PARTS for one in metrics)

@@ -247,7 +247,7 @@ class Broker(Watched):
             producer_ids=producer_ids, bulk=bulk, transactions=transactions, guards=guards,
             share_states=shared.states, persister=shared.persister, shares=shared.records,
             markers=markers, continuations=continuations, deletions=deletions,
-            controller_apis=self._controller_apis(forwarder), peers=peers,
+            controller_apis=self._controller_apis(forwarder), peers=peers, letters=shared.letters,
             telemetry=telemetry_of(config, metadata, reactor, clock),
         )  # fmt: skip
         self._start(self._node, endpoints)

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkalog.batch import codecs
 from kafkalog.batch.columns import Columns
 from kafkalog.batch.encode import compressed_batches
+from kafkalog.batch.walk import whole_batches
 from kafkalog.config.share_records import COPY_RECORD, LETTER_TOPIC, in_effect
 from kafkalog.errors import KafkalogError, MessageTooLarge
 from kafkalog.log.fetched import Decoder
 from kafkalog.log.isolation import UNCOMMITTED
 from kafkalog.metadata.image import GROUP
+from kafkalog.metrics.metric import OTHERS
 from kafkalog.server.failures import known_code
 from kafkalog.server.threads.later import Later
 from kafkalog.server.transactions.inter_broker_client import peer_code
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from kafkalog.shares.partition import Letter
     from kafkalog.types import Record
 
-__all__ = ["DeadLetters"]
+__all__ = ["DeadLetters", "LetterCounts"]
 
 FLYING_MAX = 16
 """Letters that are written at the same time; the others wait, a few numbers each."""
@@ -60,6 +62,17 @@ _AGAIN = frozenset({
 })  # fmt: skip
 """Failures that another attempt may mend; NONE: a topic that this broker does not know yet."""
 _logger = logging.getLogger(__name__)
+
+
+class LetterCounts(NamedTuple):
+    """Counts of a group since the start."""
+
+    records: int
+    """Written letters."""
+    writes: int
+    """Attempts to write a batch of them."""
+    failed: int
+    """Batches that were given up after such attempts."""
 
 
 class _Source(NamedTuple):
@@ -92,15 +105,18 @@ class DeadLetters:
     def __init__(
         self, metadata: Metadata, partitions: Partitions, appends: Appends,
         peers: InterBrokerClient | None, clock: Clock, config: Callable[[], ServerConfig],
-        create: Callable[[str], ErrorCode], name: str,
+        create: Callable[[str], ErrorCode], counted_max: int, name: str,
     ) -> None:  # fmt: skip
-        """`config`: the settings in effect; `create` creates a topic of letters."""
+        """`config`: the settings in effect; `create` creates a topic of letters; `counted_max`: so
+        many groups have counts of their own."""
         self._metadata, self._partitions, self._appends = metadata, partitions, appends
         self._peers, self._clock, self._config, self._create = peers, clock, config, create
         self._later = Later(f"{name} dead letters")
         self._lock = threading.Lock()  # guards what follows
         self._flying = 0
         self._waiting: deque[_Work] = deque()
+        self._counted_max = counted_max
+        self._counts: dict[str, LetterCounts] = {}
 
     def stop(self) -> None:
         """Stop: the state of letters that are not written says so to the next leader."""
@@ -110,7 +126,10 @@ class DeadLetters:
         self, group: str, topic: str, partition: int, letter: Letter, done: Callable[[], None]
     ) -> None:
         """Write letters; `done` is called in another thread, also if they cannot be written."""
-        work = _Work(_Source(group, topic, partition), letter, done)
+        self._enter(_Work(_Source(group, topic, partition), letter, done))
+
+    def _enter(self, work: _Work) -> None:
+        """Attempt it as soon as there is room."""
         with self._lock:
             if self._flying >= FLYING_MAX:
                 self._waiting.append(work)
@@ -118,16 +137,34 @@ class DeadLetters:
             self._flying += 1
         self._later.run(0, partial(self._attempt, work))
 
-    def _end(self, work: _Work) -> None:
+    def _leave(self) -> None:
+        """An attempt has ended: the next one has room."""
         with self._lock:
             following = self._waiting.popleft() if self._waiting else None
             self._flying -= following is None
         if following is not None:
             self._later.run(0, partial(self._attempt, following))
+
+    def counts(self) -> dict[str, LetterCounts]:
+        """Those of each group, the first that had letters; all later ones have OTHERS together."""
+        with self._lock:
+            return dict(self._counts)
+
+    def _count(self, work: _Work, records: int = 0, writes: int = 0, failed: int = 0) -> None:
+        with self._lock:
+            group = work.source.group
+            if group not in self._counts and len(self._counts) >= self._counted_max:
+                group = OTHERS
+            a, b, c = self._counts.get(group, LetterCounts(0, 0, 0))
+            self._counts[group] = LetterCounts(a + records, b + writes, c + failed)
+
+    def _end(self, work: _Work) -> None:
+        self._leave()
         work.done()
 
     def _give_up(self, work: _Work, why: object) -> None:
         _logger.error("%s: not written to the dead-letter topic: %s", work, why)
+        self._count(work, failed=bool(work.batches))
         self._end(work)
 
     def _again(self, work: _Work, why: object) -> None:
@@ -136,7 +173,8 @@ class DeadLetters:
             self._give_up(work, why)
             return
         pause_s = min(PAUSE_S * 2 ** (work.attempts - 1), PAUSE_MAX_S)
-        self._later.run(pause_s, partial(self._attempt, work))
+        self._leave()
+        self._later.run(pause_s, partial(self._enter, work))
 
     # ---- one attempt -----------------------------------------------------------------------
 
@@ -174,6 +212,7 @@ class DeadLetters:
         where = TopicPartition(name, work.source.partition % len(topic.partitions))
         if not work.batches:
             self._begin_round(work, self._partitions.config(name), settings[COPY_RECORD])
+        self._count(work, writes=1)
         broker = None if self._peers is None else self._peers.leader(where)
         if broker is None:
             self._append(work, where)
@@ -222,7 +261,8 @@ class DeadLetters:
 
     def _written(self, work: _Work) -> None:
         """The first batch of a round is written."""
-        work.batches.popleft()
+        ((batch, _),) = whole_batches(work.batches.popleft(), check_crc=False)
+        self._count(work, records=batch.last_offset - batch.base_offset + 1)
         work.attempts = 0
         if work.batches or work.next <= work.letter.last:
             self._attempt(work)

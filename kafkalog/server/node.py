@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kafkalog.server.authentication import Authentication
     from kafkalog.server.client_telemetry import ClientTelemetry
     from kafkalog.server.controller_apis.interface import ControllerApis
+    from kafkalog.server.dead_letters import DeadLetters
     from kafkalog.server.network.reactor import Reactor
     from kafkalog.server.partitions import Partitions
     from kafkalog.server.quotas import ClientQuotas
@@ -128,6 +129,8 @@ class Node(NamedTuple):
     """The share groups' records of the partitions that are led here."""
     telemetry: "ClientTelemetry"
     """The metrics that clients send."""
+    letters: "DeadLetters"
+    """Writes the records that share groups give up to their dead-letter topics."""
 
     @property
     def clock(self) -> Clock:

@@ -67,7 +67,7 @@ def share_parts(
     persister = SharePersister(states, metadata, peers, create, name)
     letters = DeadLetters(
         metadata, partitions, appends, peers, clock, lambda: in_effect(config, metadata.image),
-        lambda topic: dead_letter_topic(node(), topic), name,
+        lambda topic: dead_letter_topic(node(), topic), config.kafkalog_metrics_max_groups, name,
     )  # fmt: skip
     records = shares_of(config, metadata, partitions, persister, letters, reactor, clock, name)
     act = partial(carry_out, persister, PartitionEnds(partitions, peers))

@@ -15,6 +15,7 @@ from kafkalog.coordinator.share_state.persister import (
     WriteState,
 )
 from kafkalog.errors import KafkalogError
+from kafkalog.shares.figures import PartitionFigures, Place
 from kafkalog.shares.partition import PARTITION_BYTES, Letter, Refused, SharePartition, Write
 from kafkalog.shares.requests import GroupShare, Led
 from kafkalog.shares.sessions import Where
@@ -118,6 +119,16 @@ class Entries:
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(list(self._all.values()))
+
+    def figures(self) -> dict[Place, PartitionFigures]:
+        """Those of each share partition that is loaded."""
+        return {
+            Place(one.key.group, one.topic, one.key.where.partition): PartitionFigures(
+                sum(part.size for part in one.share.holds), len(one.share.holds), one.share.expired
+            )
+            for one in self._all.values()
+            if one.share is not None
+        }
 
     def get(self, key: EntryKey) -> Entry | None:
         """A share partition, if it is known."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,9 +23,10 @@ from kafkalog.logs.limit import limited
 from kafkalog.shares import reading
 from kafkalog.shares.acquiring import acquire, without
 from kafkalog.shares.entries import Bury, Effect, Entries, Entry, EntryKey
+from kafkalog.shares.figures import Figures, count_acks
 from kafkalog.shares.first import first_offset
 from kafkalog.shares.news import News
-from kafkalog.shares.partition import Refused
+from kafkalog.shares.partition import AckType, Refused
 from kafkalog.shares.requests import Acks, Answer, Ask, Find, Found, GroupShare, Led
 from kafkalog.shares.sessions import FINAL, Key, Session, Sessions, Where
 from kafkalog.shares.turns import Turn, has_more, looked_up, read_in_turn, refusals
@@ -78,6 +79,7 @@ class Shares:
         self._number = 0
         self._gone: list[tuple[str, int]] = []  # partitions that left this broker
         self._sleeps_ms = math.inf  # until then the thread needs no timer
+        self._acks: Counter[AckType] = Counter()
         self._late: list[Fetching] = []  # the thread's own: their time is over
         self._looks = False  # the thread's own: it is to look for closed connections
         self._stopping = False
@@ -99,6 +101,15 @@ class Shares:
     def _end_all(self) -> None:
         for fetch in list(self._fetches.values()):
             self._finish(fetch)
+
+    def figures(self) -> Figures:
+        """For metrics."""
+        with self._wake:
+            sessions = self._sessions
+            return Figures(
+                len(sessions), sessions.partitions, sessions.bytes + self._entries.bytes,
+                self._acks.copy(), self._entries.figures(),
+            )  # fmt: skip
 
     # ---- the owner of the entries ----------------------------------------------------------------
 
@@ -400,6 +411,8 @@ class Shares:
             except Refused as problem:
                 self.effects.append(partial(outcome, problem))
                 continue
+            for one in said:
+                count_acks(self._acks, one)
             self._entries.wait(entry, number, outcome)
             self._entries.write(entry)
 

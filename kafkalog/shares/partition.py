@@ -188,6 +188,8 @@ class SharePartition:
         self._written_start = start
         self._soonest_ms: float = math.inf  # no lock ends earlier
         self._free = True  # some record may be available
+        self.expired = 0
+        """Records whose locks have ended."""
         self._letters = False  # some record may be a dead letter that was not sent
         for row in rows:
             self._load(row)
@@ -407,6 +409,7 @@ class SharePartition:
                     soonest = min(soonest, hold.until_ms)
         self._soonest_ms = soonest
         for one in ended:
+            self.expired += one.size
             self._change(one.first, one.last, lambda hold: self._ended(hold, limits))
         self._free = self._free or bool(ended)
         return bool(ended)

@@ -82,6 +82,11 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._all)
 
+    @property
+    def partitions(self) -> int:
+        """Those of all sessions."""
+        return sum(len(one.partitions) for one in self._all.values())
+
     def get(self, key: Key) -> Session | None:
         """The session of a member."""
         return self._all.get(key)

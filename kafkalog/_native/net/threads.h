@@ -22,8 +22,8 @@ kl_status kl_threads_put(kl_thread *thread, kl_conn *conn);
 bool kl_threads_pass(kl_net *net, kl_conn *conn);
 /* True if a leaving thread has no connections left, and ends. */
 bool kl_threads_left(kl_thread *thread);
-/* out[i]: 0 if connections[i] is closed, 1 if it is open, 2 if it is open and its peer sends no more;
- * the numbers are in ascending order. */
+/* out[i]: 0 if connections[i] is closed, 1 if it is open, 2 if it is open and its peer sends no
+ * more; the numbers are in ascending order. */
 void kl_threads_connected(kl_net *net, const uint64_t *connections, size_t count,
                           uint8_t *out);
 /* The number of running threads. */

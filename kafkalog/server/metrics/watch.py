@@ -18,7 +18,9 @@ from kafkalog.metrics.table import METRICS
 from kafkalog.server.metrics import clients, cluster, coordinators, network, storage
 from kafkalog.server.metrics.health import missing_of_broker, missing_of_controller
 from kafkalog.server.metrics.labels import Labels
+from kafkalog.server.metrics.shares import read_shares
 from kafkalog.server.network.listeners import is_loopback
+from kafkalog.shares.figures import Place
 from kafkalog.telemetry.pushed import PushedMetrics
 from kafkalog.types import TopicPartition
 
@@ -64,6 +66,7 @@ class Watch:
         self._partitions = Labels[TopicPartition](config.kafkalog_metrics_max_partitions)
         self._groups = Labels[str](config.kafkalog_metrics_max_groups)
         self._clients = Labels[UUID](config.kafkalog_metrics_max_clients)
+        self._share_partitions = Labels[Place](config.kafkalog_metrics_max_partitions)
         self._reading = threading.Lock()  # one reader at a time, and nobody ends while it reads
         self._broker: BrokerParts | None = None
         self._controllers: ControllerServer | None = None
@@ -211,6 +214,7 @@ class Watch:
         coordinators.read_groups(found, node.coordinator, self._groups, room, logs)
         coordinators.read_transactions(found, node.transactions)
         clients.read_clients(found, node.telemetry, self._clients)
+        read_shares(found, node.shares, node.letters, self._share_partitions)
 
     # ---- pages ---------------------------------------------------------------------------------
 

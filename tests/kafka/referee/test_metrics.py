@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 
-from kafkalog import Admin, Consumer, Producer, ShareConsumer
+from kafkalog import Admin, Consumer, NewTopic, Producer, ShareConsumer
 from kafkalog.metrics.kafka import documented
 from kafkalog.metrics.kafka_undocumented import UNDOCUMENTED
 from kafkalog.metrics.table import METRICS
 from tests.support import apache
-from tests.support.waiting import LIMIT_S
+from tests.support.waiting import LIMIT_S, wait_for
 
 pytestmark = [pytest.mark.java, pytest.mark.long]
 
@@ -53,6 +55,31 @@ ENDS = ("avg", "max", "min", "p50", "p95", "p99", "p999", "rate", "total")
 """Kafka documents some attributes without these ends."""
 
 
+@contextmanager
+def sharing(bootstrap_servers: str) -> Iterator[None]:
+    """A member of a share group reads; one record that it rejected became a dead letter, and the
+    letter of another did not fit its topic."""
+    name = "errors.deadletterqueue.topic.name"
+    small = {"errors.deadletterqueue.group.enable": "true", "max.message.bytes": "10"}
+    config = {"share.acknowledgement.mode": "explicit", "max.poll.records": 1}
+    with (
+        Admin(bootstrap_servers) as admin,
+        ShareConsumer(bootstrap_servers, "t", group="s", config=config) as worker,
+        Consumer(bootstrap_servers, auto_offset_reset="earliest") as reader,
+    ):
+        admin.create_topics([NewTopic("dlq.small", config=small)]).check()
+        for topic in ("dlq.small", "dlq.t"):
+            own = {"share.auto.offset.reset": "earliest", name: topic}
+            admin.alter_configs({("group", "s"): own}).check()
+            (record,) = wait_for(lambda: worker.poll(200), "a record")
+            worker.acknowledge(record, "reject")
+            worker.commit().check()
+        wait_for(lambda: "dlq.t" in reader.list_topics(), "the topic")
+        reader.assign([("dlq.t", 0)])
+        wait_for(lambda: reader.poll(200), "the dead letter")
+        yield
+
+
 @pytest.fixture(scope="module")
 def there(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[str, ...]]:
     """The MBeans (domain, type, name or attribute) of a broker and controller that has worked."""
@@ -60,23 +87,21 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[str, ...]]:
         apache.jars()
     except apache.Unavailable as reason:
         pytest.skip(str(reason))
-    broker = _Shown(tmp_path_factory.mktemp("beans") / "data")
+    made = "errors.deadletterqueue.auto.create.topics.enable=true\n"
+    broker = _Shown(tmp_path_factory.mktemp("beans") / "data", made)
     broker.jmx = apache.free_port()
     with broker:
         servers = broker.bootstrap_servers
         with Producer(servers, transactional_id="x") as producer, producer.transaction():
-            producer.send("t", b"x").result(LIMIT_S)
+            producer.send_many("t", [b"x", b"y"]).result(LIMIT_S)
         for protocol in ("classic", "consumer"):
             with Consumer(
                 servers, "t", group=protocol, group_protocol=protocol, auto_offset_reset="earliest"
             ) as consumer:
                 next(iter(consumer))
                 consumer.commit()
-        with Admin(servers) as admin:
-            admin.alter_share_group_offsets("s", {("t", 0): 0}).check()
-        with ShareConsumer(servers, "t", group="s") as shared:
-            assert shared.poll(LIMIT_S * 1000)
-        said = apache.ask("Beans", str(broker.jmx))
+        with sharing(servers):
+            said = apache.ask("Beans", str(broker.jmx))
     return {tuple(line.split(" ", 2)) for line in said.splitlines()}
 
 

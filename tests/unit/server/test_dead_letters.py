@@ -12,6 +12,7 @@ import pytest
 import kafkalog
 from kafkalog import NewTopic, Record, ShareConsumer
 from kafkalog.server import dead_letters
+from kafkalog.server.broker import node_of
 from kafkalog.server.dead_letters import DeadLetters
 from kafkalog.testing.broker import TestBroker as Broker
 from kafkalog.testing.cluster import TestCluster as Cluster
@@ -45,15 +46,18 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
         yield made
 
 
-def end(bootstrap: str, kind: str, *values: bytes) -> None:
+def end(bootstrap: str, kind: str, *values: bytes, group: str = "g") -> None:
     """Write records, and make a member end each with this acknowledgement."""
     with kafkalog.Producer(bootstrap) as producer:
         producer.send_many("t", list(values), [b"k"] * len(values)).result(LIMIT_S)
     left = list(values)
-    with ShareConsumer(bootstrap, "t", group="g", config=EXPLICIT) as one:
+    with ShareConsumer(bootstrap, "t", group=group, config=EXPLICIT) as one:
 
         def ended() -> bool:
             for record in one.poll(50):
+                if record.value not in values:
+                    one.acknowledge(record, "reject")  # of another test's part
+                    continue
                 one.acknowledge(record, kind)
                 if kind == "reject" or record.delivery_count == 2:
                     left.remove(record.value or b"")
@@ -94,6 +98,64 @@ def test_rejected_and_too_often_delivered_records_have_letters(broker: Broker) -
     found = headers(second)
     assert (found["offset"], found["delivery.count"]) == (b"1", b"2")
     assert found["message"] == b"Offset delivery count exceeded the threshold."
+
+
+def test_letters_and_acknowledgements_are_counted(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond the most that have counts of their own, groups are counted together."""
+    bootstrap = broker.bootstrap_servers
+    served = broker.broker
+    assert served is not None
+    end(bootstrap, "reject", b"1", b"2")
+    end(bootstrap, "release", b"3")
+    letters(bootstrap, 3)
+    monkeypatch.setattr(node_of(served).letters, "_counted_max", 1)
+    with kafkalog.Admin(bootstrap) as admin:
+        admin.alter_configs({("group", "h"): {**OWN, NAME: "dlq.none.__"}}).check()
+        admin.create_topic("dlq.none.__", 1)
+    end(bootstrap, "reject", b"4", group="h")
+    wait_for(lambda: lag(broker, "h") == 0, "the end of the record")
+
+    def counted() -> dict[str, float]:
+        return {name.removeprefix("kafka_server_share"): value
+                for name, value in served.metrics().items()}  # fmt: skip
+
+    found = counted()
+    said = "groupmetrics_recordacknowledgements_total"
+    assert found[f'{said}{{ackType="Reject"}}'] == 6
+    assert found[f'{said}{{ackType="Release"}}'] == 2
+    assert found[f'{said}{{ackType="Accept"}}'] == found[f'{said}{{ackType="Renew"}}'] == 0
+    assert found['kafkalog_dead_letters_total{group="g"}'] == 3
+    writes = "groupmetrics_deadletterqueuetotalproducerequests_total"
+    assert found[f'{writes}{{group="g"}}'] >= 2
+    failed = "groupmetrics_deadletterqueuefailedproducerequests_total"
+    assert [value for name, value in found.items() if name.startswith(failed)] == [0, 0]
+    assert 'kafkalog_dead_letters_total{group="(others)"}' in found
+
+
+def test_share_partitions_are_shown_while_members_read(broker: Broker) -> None:
+    served = broker.broker
+    assert served is not None
+    with kafkalog.Producer(broker.bootstrap_servers) as producer:
+        producer.send_many("t", [b"1", b"2", b"3"]).result(LIMIT_S)
+    with ShareConsumer(broker.bootstrap_servers, "t", group="g", config=EXPLICIT) as one:
+        records = wait_for(lambda: one.poll(50), "records")
+        found = served.metrics()
+        where = '{group="g",topic="t",partition="0"}'
+        of_partition = "kafka_server_sharepartitionmetrics_"
+        assert found[f"{of_partition}inflightmessagecount{where}"] == len(records) == 3
+        assert found[f"{of_partition}inflightbatchcount{where}"] == 1
+        assert found[f"{of_partition}acquisitionlocktimeout_total{where}"] == 0  # none has ended
+        assert found["kafka_server_sharesessioncache_sharesessionscount"] == 1
+        assert found["kafka_server_sharesessioncache_sharepartitionscount"] == 1
+        held = found["kafkalog_share_records_bytes"]
+        broker.clock.advance(31_000)
+        name = f"{of_partition}acquisitionlocktimeout_total{where}"
+        wait_for(lambda: served.metrics()[name] == 3, "the end of the locks")
+    found = served.metrics()
+    assert found["kafka_server_sharesessioncache_sharesessionscount"] == 0
+    assert found["kafkalog_share_records_bytes"] < held
 
 
 def test_accepted_records_have_none(broker: Broker) -> None:
@@ -157,9 +219,9 @@ def test_records_whose_letters_cannot_be_written_are_archived(
     assert broker.records("dlq.t") == []
 
 
-def lag(broker: Broker) -> int | None:
+def lag(broker: Broker, group: str = "g") -> int | None:
     with kafkalog.Admin(broker.bootstrap_servers) as admin:
-        (row,) = admin.list_share_group_offsets("g").values()
+        (row,) = admin.list_share_group_offsets(group).values()
     return row.lag
 
 
@@ -173,8 +235,8 @@ def test_attempts_are_repeated_and_end(
         made.append(name)
         return ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
-    node = broker.broker._node  # type: ignore[union-attr]
-    letters_of = node.shares.bury.__self__
+    assert broker.broker is not None
+    letters_of = node_of(broker.broker).letters
     monkeypatch.setattr(letters_of, "_create", create.__get__(letters_of))
     end(broker.bootstrap_servers, "reject", b"1")
     wait_for(lambda: lag(broker) == 0, "the end of the record")
