@@ -1,4 +1,4 @@
-"""What operating systems do in their own way: by Linux's own calls, or as others can.
+"""Calls that differ between operating systems: Linux's own, and a form for all others.
 
 For C the same is in `_native/base/system.h`.
 """
@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 __all__ = ["Wake", "end_with_parent", "parent_descriptor", "private_file", "processors"]
 
 LINUX = sys.platform == "linux"
-"""Whether Linux's own calls are used; a test sets it to False."""
+"""True if Linux's own calls are used; a test sets it to False."""
 
 MEMORY = "/dev/shm"
 """A folder in memory; elsewhere it does not exist."""

@@ -54,7 +54,7 @@ def declarations(header: str, marker: str) -> str:
 
 
 def portable() -> bool:
-    """Whether to build the second form of what Linux has of its own: see base/system.h."""
+    """True if the second form of base/system.h is wanted where there is the first."""
     return os.environ.get("KAFKALOG_PORTABLE") == "1"
 
 

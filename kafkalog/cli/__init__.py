@@ -151,7 +151,8 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         width = int(columns) if (columns := os.environ.get("COLUMNS", "")).isdigit() else 0
         if not width:
             try:
-                width = os.get_terminal_size(sys.__stdout__.fileno()).columns  # type: ignore[union-attr]
+                output = sys.__stdout__
+                width = os.get_terminal_size(output.fileno() if output else -1).columns
             except (AttributeError, ValueError, OSError):
                 width = 80
         super().__init__(prog, width=width - 2)

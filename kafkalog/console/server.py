@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import socket
 import ssl
@@ -17,6 +16,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import InvalidSetting, MissingPackage
+from kafkalog.logs.limit import limited
 from kafkalog.metrics.endpoint import bound
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ConsoleServer", "tls_of"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 CONNECTIONS_MAX = 64
 HEAD_BYTES_MAX = 16_384

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import ipaddress
 import json
-import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
@@ -21,11 +20,12 @@ from kafkalog.console.person import Person, Place
 from kafkalog.console.routes import CHANGES, READS
 from kafkalog.console.sessions import Attempts, Session, Sessions, same
 from kafkalog.console.statics import read_statics
+from kafkalog.logs.limit import limited
 from kafkalog.metrics.endpoint import Page
 
 __all__ = ["Settings", "Web"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -1,6 +1,7 @@
 """The table of events, for docs/logs.md."""
 
-from kafkalog.logs.events import EVENTS, LEFT_OUT, VARIES, Event
+from kafkalog.logs.event import LEFT_OUT, VARIES, Event
+from kafkalog.logs.events import EVENTS
 
 __all__ = ["render_markdown"]
 

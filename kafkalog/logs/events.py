@@ -5,14 +5,16 @@ found by its logger and its template; tests/house/test_events.py holds the table
 docs/logs.md is made from it.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from kafkalog.logs.event import FOREIGN, LEFT_OUT, VARIES, Event
+from kafkalog.logs.event import event as _of
 
 if TYPE_CHECKING:
     import logging
 
-__all__ = ["EVENTS", "FOREIGN", "LEFT_OUT", "VARIES", "Event", "event_of", "fields_of"]
+__all__ = ["EVENTS", "event_of", "fields_of"]
 
-VARIES = "varies"
 TP = "topic partition "
 _OF_REQUEST = (
     "api version client principal peer listener correlation_id total_time_ms "
@@ -20,26 +22,6 @@ _OF_REQUEST = (
     "throttle_time_ms"
 )
 """The times are those of Kafka's request logger, and of its metrics."""
-
-
-class Event(NamedTuple):
-    """A kind of line."""
-
-    name: str
-    level: str
-    """That of its usual call: debug, info, warning, error, or VARIES."""
-    template: str
-    fields: tuple[str, ...]
-    """Names of the arguments, in the order of the template."""
-
-
-FOREIGN = Event("", VARIES, "", ())
-"""A line that is not in the table: of another library, or of a client in the same process."""
-
-
-def _of(name: str, level: str, template: str, fields: str = "") -> Event:
-    return Event(name, level, template, tuple(fields.split()))
-
 
 EVENTS: dict[str, tuple[Event, ...]] = {
     "cluster.node.joining": (_of("join_warning", "warning", "%s", "problem"),),
@@ -86,7 +68,14 @@ EVENTS: dict[str, tuple[Event, ...]] = {
     "cluster.quorum.metadata_log": (
         _of("metadata_truncated", "info",
             "%s: truncated from offset %d to %d, as its leader's", "path from_offset to_offset"),
-        _of("metadata_log_warning", "warning", "%s: %s", "path problem"),
+    ),
+    "console.server": (_of("console_failed", "error", "console: the server failed"),),
+    "console.web": (
+        _of("console_change", "info", "console: %s: %s", "principal change"),
+        _of("console_request_failed", "error", "console: a request failed"),
+        _of("console_login_failed", "warning", "console: a login as %r from %s failed",
+            "principal peer"),
+        _of("console_sample_missing", "debug", "console: no sample: %s", "problem"),
     ),
     "controller.answers": (
         _of("producer_ids_not_allocated", "error", "no block of producer ids can be written: %s",
@@ -114,6 +103,10 @@ EVENTS: dict[str, tuple[Event, ...]] = {
             "classic protocol", "group generation"),
     ),
     "coordinator.consumer_groups.patterns": (
+        _of("pattern_too_costly", "warning",
+            "group %s: pattern %.100r matches nothing: found %d steps and %d topics, with the "
+            "patterns before it, wanted at most %d and %d",
+            "group pattern steps topics steps_max topics_max"),
         _of("group_patterns_failed", "error", "group %s: the topics of its patterns", "group"),
     ),
     "coordinator.consumer_groups.turns": (
@@ -339,6 +332,11 @@ EVENTS: dict[str, tuple[Event, ...]] = {
             "%s: stops while it leads partitions that nobody else can", "path"),
         _of("restart_taken_back", "warning", "%s: goes on with the settings that it had", "path"),
     ),
+    "server.client_telemetry": (
+        _of("client_metrics_subscription_ignored", "warning",
+            "the subscription %s to clients' metrics is ignored: %s", "subscription problem"),
+        _of("client_metrics_refused", "info", "%r is refused with %s: %s", "client error problem"),
+    ),
     "server.connection_limits": (
         _of("connection_limit_ignored", "warning",
             "the limit of connections from %s is ignored: it has no address", "host"),
@@ -372,6 +370,13 @@ EVENTS: dict[str, tuple[Event, ...]] = {
         _of("share_records_not_deleted", "info", "%s-%d: records below %d are not deleted: %s",
             TP + "offset problem"),
     ),
+    "server.dead_letters": (
+        _of("dead_letter_not_written", "error", "%s: not written to the dead-letter topic: %s",
+            "records problem"),
+        _of("dead_letters_failed", "error", "%s", "records"),
+        _of("dead_letter_without_content", "warning",
+            "%s: dead letters without keys and values: %s", "records problem"),
+    ),
     "server.denials": (
         _of("operation_denied", "warning", "denied: %r at %r, operation %s on %s %r: %s",
             "principal host operation resource_type resource problem"),
@@ -398,6 +403,12 @@ EVENTS: dict[str, tuple[Event, ...]] = {
         _of("fault_injected", "info", "%r: %s", "request fault"),
         _of("request_failed", "error", "%r failed; its connection is closed", "request"),
     ),
+    "server.group_topics": (
+        _of("streams_topic_not_created", "warning", "streams group %s: topic %s: %s",
+            "group topic problem"),
+        _of("patterns_not_looked_up", "error", "group %s: its patterns were not looked up",
+            "group"),
+    ),
     "server.handlers.fetch": (
         _of("partition_not_opened", "error", "%s-%d cannot be opened", TP),
     ),
@@ -417,6 +428,14 @@ EVENTS: dict[str, tuple[Event, ...]] = {
         _of("certificate_expires", "warning",
             "listener %s: its certificate %s: clients refuse one that has expired",
             "listener state"),
+    ),
+    "server.metrics.console": (
+        _of("console_without_encryption", "warning",
+            "kafkalog.console.enable: %s: passwords come without encryption; set "
+            "kafkalog.http.ssl.keystore.location", "listener"),
+        _of("console_open", "warning",
+            "kafkalog.console.enable: %s: everyone who can connect has the rights of those who "
+            "reach listener %s on this machine", "address listener"),
     ),
     "server.metrics.watch": (
         _of("metrics_exposed", "warning", "%s: %s: everyone who can connect reads the metrics, "
@@ -482,8 +501,8 @@ EVENTS: dict[str, tuple[Event, ...]] = {
         _of("share_state_topic_missing", "info", "%s: %s", "topic problem"),
         _of("share_state_not_sent", "error",
             "a request about share partitions was not passed on"),
-        _of("task_failed", "error", "a failure of what was to run"),
     ),
+    "server.threads.later": (_of("task_failed", "error", "a failure of what was to run"),),
     "server.threads.acknowledger": (
         _of("acknowledgement_failed", "error", "a wait for %s-%d failed", TP),
     ),
@@ -550,8 +569,6 @@ EVENTS: dict[str, tuple[Event, ...]] = {
 }  # fmt: skip
 """By logger, without `kafkalog.`; a name stands for the same event in all of them."""
 
-LEFT_OUT = Event("lines_left_out", VARIES, "%d lines of %s were left out", ("count", "of"))
-"""Every logger of a node has it: the limit of its lines."""
 _by_template: dict[str, dict[str, Event]] = {}
 
 

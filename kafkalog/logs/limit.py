@@ -10,7 +10,8 @@ import os
 import threading
 import time
 
-from kafkalog.logs.events import LEFT_OUT, event_of
+from kafkalog.logs.event import LEFT_OUT
+from kafkalog.logs.events import event_of
 
 __all__ = ["LINES_MAX", "WINDOW_S", "left_out", "limited", "reset"]
 

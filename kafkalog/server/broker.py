@@ -194,8 +194,8 @@ class Broker(Watched):
         """Build the parts over the open directory, and start them."""
         config, metadata, clock, name = self._config, self._metadata, self._clock, self._name
         reactor, advertised = self._listening(planned)
-        protocols = {one.name: int(one.protocol) for one in planned}
-        endpoints = [(*one, protocols[one.name]) for one in advertised if one.port]
+        protocol = {one.name: int(one.protocol) for one in planned}
+        endpoints = [(*one, protocol[one.name]) for one in advertised if one.port]
         partitions = self._partitions(reactor, endpoints)
         acknowledger = self._owned(Acknowledger(reactor, clock, name), Acknowledger.stop)
         appends = Appends(partitions, reactor, acknowledger, clock)
@@ -207,8 +207,8 @@ class Broker(Watched):
             from kafkalog.server.transactions.inter_broker_client import InterBrokerClient
 
             peers = self._owned(InterBrokerClient(self._member, name), InterBrokerClient.stop)
-            forwarder = ControllerForwarder(self._member, name)
-            self._owned(forwarder, ControllerForwarder.stop)
+            made = ControllerForwarder(self._member, name)
+            forwarder = self._owned(made, ControllerForwarder.stop)
         guards = Guards()
         partitions.on_resignation = guards.leave
         shared = share_parts(
@@ -236,9 +236,8 @@ class Broker(Watched):
         authentication = Authentication(
             config, planned, self._mechanisms, admission, clock, self._keys.identify
         )
-        quotas = ClientQuotas(
-            reactor.buckets, clock, config, lambda number: admission.principal(number).name
-        )
+        owner = admission.principal
+        quotas = ClientQuotas(reactor.buckets, clock, config, lambda number: owner(number).name)
         self._node = Node(
             config=config, given=self._given, manager=self._manager, metadata=metadata,
             partitions=partitions, reactor=reactor, admission=admission, quotas=quotas,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from uuid import UUID, uuid4
 
 from kafkalog.batch.codecs import GZIP, LZ4, SNAPPY, ZSTD, decompress
 from kafkalog.errors import CorruptMessage, InvalidRecord, InvalidSetting, MessageTooLarge
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.image import CLIENT_METRICS
 from kafkalog.telemetry.instances import RESERVED, Instance, Instances, Limits, Push
 from kafkalog.telemetry.otlp import Decoded, decode
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClientTelemetry", "telemetry_of"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 SOFTWARE_MAX = 16_384
 """Connections whose software is remembered; that of the oldest is `unknown` beyond it."""

@@ -5,7 +5,6 @@ Source: KIP-1191, and the behaviour of Apache Kafka 4.4.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from kafkalog.config.share_records import COPY_RECORD, LETTER_TOPIC, in_effect
 from kafkalog.errors import KafkalogError, MessageTooLarge
 from kafkalog.log.fetched import Decoder
 from kafkalog.log.isolation import UNCOMMITTED
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.image import GROUP
 from kafkalog.metrics.metric import OTHERS
 from kafkalog.server.failures import known_code
@@ -61,7 +61,7 @@ _AGAIN = frozenset({
     ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.NONE,
 })  # fmt: skip
 """Failures that another attempt may mend; NONE: a topic that this broker does not know yet."""
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 
 class LetterCounts(NamedTuple):

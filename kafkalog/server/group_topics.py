@@ -3,7 +3,6 @@ has created."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from kafkalog.config.consumer_group import in_effect
 from kafkalog.coordinator.consumer_groups.patterns import Found, Lookup, look_up
 from kafkalog.coordinator.consumer_groups.topics import Topic, Topics, topic_hash
 from kafkalog.errors import for_clients
+from kafkalog.logs.limit import limited
 from kafkalog.metadata.image import GROUP
 from kafkalog.metadata.requests import NewSetting, NewTopic, NewTopics
 from kafkalog.wire.error_codes import ErrorCode
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupTopics", "create_internal"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 _FINE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
 """Outcomes after which a topic exists, or will."""
 

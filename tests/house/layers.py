@@ -11,7 +11,7 @@ __all__ = ["PYTHON", "RANK", "C", "shown"]
 PYTHON = [
     ["types"],
     ["errors"],
-    ["config", "clock", "report", "logs"],
+    ["config", "clock", "report", "logs", "system"],
     ["arguments", "pattern"],
     ["serializers", "metrics"],
     ["_native"],

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from kafkalog.logs.events import EVENTS, VARIES, Event
+from kafkalog.logs.event import VARIES, Event
+from kafkalog.logs.events import EVENTS
 from tests.house import tree
 
 OTHERS = ("kafkalog/client/", "kafkalog/simulate/", "kafkalog/testing/")
@@ -21,7 +22,7 @@ LOGGERS = {
 NODE = ("cluster", "controller", "coordinator", "directory", "kraft", "metadata", "metrics",
         "quorum", "replication", "server", "shares", "zookeeper")  # fmt: skip
 """Parts whose lines a client may cause."""
-HOLES = re.compile(r"%[srd]")
+HOLES = re.compile(r"%(?:\.\d+)?[srd]")
 
 
 def paths() -> list[Path]:

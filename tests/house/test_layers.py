@@ -170,6 +170,10 @@ def c_functions() -> dict[str, Path]:
     return found
 
 
+FORMS_OF_C = (("base/poller_epoll", "base/poller_poll"), ("base/system_linux", "base/system_posix"))
+"""Files of which one is compiled, with the same functions."""
+
+
 def c_calls() -> dict[Path, set[Path]]:
     """For each file, without its suffix: the other files whose functions it names.  A file that
     puts a function in a table names it; a file that calls it through the table does not."""
@@ -181,7 +185,9 @@ def c_calls() -> dict[Path, set[Path]]:
             text = "".join(re.findall(r"^static inline.*?^}", text, re.DOTALL | re.MULTILINE))
         names = set(re.findall(r"\bkl_\w+", text))
         known = {functions[name].with_suffix("") for name in names & functions.keys()}
-        graph.setdefault(path.with_suffix(""), set()).update(known - {path.with_suffix("")})
+        forms = next(({NATIVE / one for one in each} for each in FORMS_OF_C
+                      if tree.named(path.with_suffix("")).endswith(each)), set())  # fmt: skip
+        graph.setdefault(path.with_suffix(""), set()).update(known - {path.with_suffix("")} - forms)
     return graph
 
 

@@ -42,7 +42,7 @@ def imported(program: str) -> set[str]:
     ],
     ids=["Log", "--help", "Broker"],
 )  # fmt: skip
-def test_a_start_imports_only_what_it_needs(
+def test_a_start_imports_only_its_needs(
     program: str, own: int, others: int, absent: set[str]
 ) -> None:
     found = imported(program)

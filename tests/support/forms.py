@@ -1,4 +1,4 @@
-"""The two forms of what operating systems do in their own way: see kafkalog/_native/base/system.h.
+"""The two forms of calls that differ between systems: see kafkalog/_native/base/system.h.
 
 With KAFKALOG_PORTABLE=1 the second form is built here, and every test runs with it but those that
 say why they cannot.

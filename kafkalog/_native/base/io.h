@@ -1,5 +1,5 @@
-/* io.h: all calls of the system on the disk path, and accept, in one table, so that tests can fail, tear
- * and record them.  Release builds have one constant table. */
+/* io.h: all calls of the system on the disk path, and accept, in one table, so that tests can fail,
+ * tear and record them.  Release builds have one constant table. */
 #ifndef KL_IO_H
 #define KL_IO_H
 

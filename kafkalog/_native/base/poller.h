@@ -2,8 +2,8 @@
  * poll.
  *
  * Both report edges: a socket that became readable or writable is reported once, until a call has
- * found it not so.  epoll does by itself.  poll is told before each wait which sockets there are,
- * and what of each its owner does not know to be so: KL_POLLER_ASKS. */
+ * found it not so.  epoll does so by itself.  For poll, each wait gets a list of the sockets with
+ * what their owner does not know to be so: KL_POLLER_ASKS. */
 #ifndef KL_POLLER_H
 #define KL_POLLER_H
 

@@ -23,7 +23,7 @@
 #include <linux/stat.h>
 #endif
 
-#include "io.h"
+#include "base.h"
 
 const char *kl_system_form(void) { return "linux"; }
 
@@ -201,10 +201,10 @@ void kl_wake_close(kl_wake *wake) {
 /* A file of /proc as text; false: it cannot be read. */
 static bool read_text(const char *path, char *text, size_t bytes) {
     text[0] = 0;
-    int fd = kl_open_at(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return false;
-    ssize_t got = kl_io->pread(fd, text, bytes - 1, 0);
-    kl_io->close(fd);
+    ssize_t got = pread(fd, text, bytes - 1, 0);
+    close(fd);
     text[KL_MAX(got, 0)] = 0;
     return got > 0;
 }
@@ -232,10 +232,10 @@ void kl_system_program(int64_t pid, char *text, size_t bytes) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%lld/cmdline", (long long)pid);
     ssize_t length = 0;
-    int fd = kl_open_at(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd >= 0) {
-        length = KL_MAX(kl_io->pread(fd, text, bytes - 1, 0), 0);
-        kl_io->close(fd);
+        length = KL_MAX(pread(fd, text, bytes - 1, 0), 0);
+        close(fd);
     }
     text[length] = 0;
     for (ssize_t at = 0; at < length; at++) /* NUL ends each word */
@@ -249,7 +249,7 @@ void kl_system_boot_id(char *text, size_t bytes) {
 
 uint64_t kl_system_pid_namespace(void) {
     struct stat found;
-    return kl_io->fstatat(AT_FDCWD, "/proc/self/ns/pid", &found, 0) == 0 ? found.st_ino : 0;
+    return stat("/proc/self/ns/pid", &found) == 0 ? found.st_ino : 0;
 }
 
 const char *kl_system_memory_folder(void) { return "/dev/shm"; }

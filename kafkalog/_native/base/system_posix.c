@@ -17,7 +17,7 @@
 #include <sys/sysctl.h>
 #endif
 
-#include "io.h"
+#include "base.h"
 
 const char *kl_system_form(void) { return "posix"; }
 

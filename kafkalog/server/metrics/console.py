@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from kafkalog.console.person import Place, SegmentFacts, checked
 from kafkalog.console.server import ConsoleServer, tls_of
 from kafkalog.console.web import Settings, Web
 from kafkalog.errors import Closed, InvalidSetting, UnknownTopicOrPartition
+from kafkalog.logs.limit import limited
 from kafkalog.metrics.endpoint import Page
 from kafkalog.server.network.listeners import bootstrap_servers, is_loopback, planned
 from kafkalog.types import TopicPartition
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["serve_console"]
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 PREFERRED = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 """The mechanisms by which people can log in, the best one first."""

@@ -1,15 +1,15 @@
 """A thread that runs work after a pause."""
 
 import heapq
-import logging
 import threading
 import time
 from collections.abc import Callable
 from itertools import count
 
 __all__ = ["Later"]
+from kafkalog.logs.limit import limited
 
-_logger = logging.getLogger(__name__)
+_logger = limited(__name__)
 
 
 class Later:
