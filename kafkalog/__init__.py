@@ -60,6 +60,12 @@ if _t.TYPE_CHECKING:
     from kafkalog.client.calls.replicas import Reassignment
     from kafkalog.client.calls.results import Results
     from kafkalog.client.calls.share_groups import ShareOffset
+    from kafkalog.client.calls.streams_groups import (
+        StreamsGroupInfo,
+        StreamsMemberInfo,
+        StreamsTask,
+        SubtopologyInfo,
+    )
     from kafkalog.client.calls.tokens import DelegationToken
     from kafkalog.client.calls.topics import CreatedTopic, NewTopic
     from kafkalog.client.calls.transactions import (
@@ -156,8 +162,12 @@ __all__ = [
     "ShareOffset",
     "SharedRecord",
     "Store",
+    "StreamsGroupInfo",
+    "StreamsMemberInfo",
+    "StreamsTask",
     "StringColumn",
     "Subscriber",
+    "SubtopologyInfo",
     "Timeout",
     "TopicInfo",
     "TopicPartition",
@@ -229,6 +239,10 @@ _LAZY = {
     "ScramCredentialInfo": "kafkalog.client.calls.users",
     "SentRange": "kafkalog.client.buffer.delivery",
     "ShareOffset": "kafkalog.client.calls.share_groups",
+    "StreamsGroupInfo": "kafkalog.client.calls.streams_groups",
+    "StreamsMemberInfo": "kafkalog.client.calls.streams_groups",
+    "StreamsTask": "kafkalog.client.calls.streams_groups",
+    "SubtopologyInfo": "kafkalog.client.calls.streams_groups",
     "ShareConsumer": "kafkalog.client.shares.consumer",
     "Store": "kafkalog.store",
     "StringColumn": "kafkalog.log.scan.scan",

@@ -106,6 +106,7 @@ class Admin(Turns):
     describe_log_dirs = awaited(_admin.Admin.describe_log_dirs)
     describe_producers = awaited(_admin.Admin.describe_producers)
     describe_quorum = awaited(_admin.Admin.describe_quorum)
+    describe_streams_groups = awaited(_admin.Admin.describe_streams_groups)
     describe_topics = awaited(_admin.Admin.describe_topics)
     describe_transactions = awaited(_admin.Admin.describe_transactions)
     describe_user_scram_credentials = awaited(_admin.Admin.describe_user_scram_credentials)

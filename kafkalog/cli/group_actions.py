@@ -1,4 +1,4 @@
-"""The part that `kafkalog groups` and `kafkalog share-groups` have in common."""
+"""The part that `kafkalog groups`, `share-groups` and `streams-groups` have in common."""
 
 import argparse
 from collections.abc import Callable, Collection, Mapping
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from kafkalog.types import TopicPartition
 
 __all__ = [
-    "add_execution", "add_options", "chosen", "coordinator_row", "delete", "must_be_empty",
-    "named_topics", "run_actions", "show_members", "show_plan",
+    "add_execution", "add_options", "chosen", "coordinator_row", "delete", "delete_offsets",
+    "must_be_empty", "named_topics", "run_actions", "show_members", "show_plan",
 ]  # fmt: skip
 Do = Callable[["Admin", argparse.Namespace, str], None]
 
@@ -194,6 +194,13 @@ def delete(admin: "Admin", name: str) -> None:
     """Delete a group."""
     admin.delete_groups([name]).check()
     say(f"deleted group {name}")
+
+
+def delete_offsets(admin: "Admin", options: argparse.Namespace, name: str) -> None:
+    """Delete what a group has committed for --topic.  Raises: UsageError."""
+    partitions = [tp for text in named_topics(options) for tp in partitions_of(admin, text)]
+    admin.delete_group_offsets(name, partitions).check()
+    say(f"group {name}: forgot {', '.join(f'{tp.topic}-{tp.partition}' for tp in partitions)}")
 
 
 def named_topics(options: argparse.Namespace) -> list[str]:

@@ -10,13 +10,12 @@ from kafkalog.cli.group_actions import (
     chosen,
     coordinator_row,
     delete,
+    delete_offsets,
     must_be_empty,
-    named_topics,
     run_actions,
     show_members,
     show_plan,
 )
-from kafkalog.cli.remote import partitions_of, say
 from kafkalog.cli.resets import TARGETS, add_targets, plan_reset, target_of
 from kafkalog.cli.rows import show_rows
 
@@ -119,7 +118,7 @@ def _listed(admin: "Admin", name: str) -> str:
 def _lags(
     admin: "Admin", info: "GroupInfo", listed: str | None, options: argparse.Namespace
 ) -> None:
-    rows = [{"group": info.group, **row} for row in _lag_rows(admin, info)]
+    rows = [{"group": info.group, **row} for row in lag_rows(admin, info)]
     state = listed or info.state
     if rows and not options.json:
         members, lag = len(info.members), sum(max(row["lag"] or 0, 0) for row in rows)
@@ -132,7 +131,7 @@ def _lags(
     show_rows(rows, fields, as_json=options.json, none=none)
 
 
-def _lag_rows(admin: "Admin", info: "GroupInfo") -> list[dict[str, Any]]:
+def lag_rows(admin: "Admin", info: "GroupInfo") -> list[dict[str, Any]]:
     """A row for each partition with a committed offset or a member, and for each member without a
     partition: only their own protocol knows what members of Connect or a schema registry own.
     """
@@ -219,15 +218,9 @@ def _delete(admin: "Admin", _options: argparse.Namespace, name: str) -> None:
     delete(admin, name)
 
 
-def _delete_offsets(admin: "Admin", options: argparse.Namespace, name: str) -> None:
-    partitions = [tp for text in named_topics(options) for tp in partitions_of(admin, text)]
-    admin.delete_group_offsets(name, partitions).check()
-    say(f"group {name}: forgot {', '.join(f'{tp.topic}-{tp.partition}' for tp in partitions)}")
-
-
 DO = {
     "describe": _describe,
     "reset-offsets": _reset,
     "delete": _delete,
-    "delete-offsets": _delete_offsets,
+    "delete-offsets": delete_offsets,
 }

@@ -11,6 +11,7 @@ from kafkalog.arguments import INT16_MAX, INT32_MAX, INT64_MAX, whole_number
 from kafkalog.client.admin_acls import AdminAcls
 from kafkalog.client.admin_nodes import AdminNodes
 from kafkalog.client.admin_share_groups import AdminShareGroups
+from kafkalog.client.admin_streams_groups import AdminStreamsGroups
 from kafkalog.client.admin_users import AdminUsers
 from kafkalog.client.calls import configs, groups, offsets, replicas
 from kafkalog.client.calls import topics as topics_
@@ -39,7 +40,7 @@ Resource = TypeVar("Resource", bound=tuple[str, str])
 ISOLATIONS = ("read_uncommitted", "read_committed")
 
 
-class Admin(AdminNodes, AdminUsers, AdminAcls, AdminShareGroups):
+class Admin(AdminNodes, AdminUsers, AdminAcls, AdminShareGroups, AdminStreamsGroups):
     """Administers topics, settings, groups, offsets, transactions and nodes of a cluster.
 
     A call about many things returns `Results`: the result of each.  Looking up a thing that failed

@@ -22,6 +22,7 @@ from kafkalog import (
     Results,
     ScanBatch,
     SharedRecord,
+    StreamsGroupInfo,
     TopicPartition,
     aio,
 )
@@ -33,6 +34,8 @@ async def share_groups(admin: aio.Admin) -> None:
     await admin.list_share_group_offsets("g")
     await admin.alter_share_group_offsets("g", {TP: 1})
     await admin.delete_share_group_offsets("g", ["t"])
+    streams: StreamsGroupInfo = (await admin.describe_streams_groups(["g"]))["g"]
+    assert streams.group
 
 
 async def administrate() -> None:

@@ -45,7 +45,10 @@ IDS_SINCE = 10
 
 NOT_NEWER = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 """Answers to ConsumerGroupDescribe about a group that is not there, or is of another type."""
-NEWER = ((apis.CONSUMER_GROUP_DESCRIBE, "consumer"), (apis.SHARE_GROUP_DESCRIBE, "share"))
+NEWER = (
+    (apis.CONSUMER_GROUP_DESCRIBE, "consumer"), (apis.SHARE_GROUP_DESCRIBE, "share"),
+    (apis.STREAMS_GROUP_DESCRIBE, "streams"),
+)  # fmt: skip
 """The APIs that describe groups whose members heartbeat, and the types of these groups."""
 
 
@@ -168,7 +171,8 @@ def describe_groups(
 
 
 def _newer_group(cluster: Cluster, found: Any, kind: str) -> GroupInfo | errors.KafkalogError:
-    """A group whose members heartbeat (KIP-848, KIP-932)."""
+    """A group whose members heartbeat (KIP-848, KIP-932, KIP-1071).  The tasks of a streams group
+    are not shown as partitions."""
     name = found.group_id
     if found.error_code:
         return failure(found.error_code, f"group {name!r}", found.error_message)
@@ -177,13 +181,14 @@ def _newer_group(cluster: Cluster, found: Any, kind: str) -> GroupInfo | errors.
             one.member_id, getattr(one, "instance_id", None), one.client_id, one.client_host,
             tuple(sorted(
                 TopicPartition(row.topic_name, number)
-                for row in one.assignment.topic_partitions for number in row.partitions
+                for row in getattr(one.assignment, "topic_partitions", ())
+                for number in row.partitions
             )),
         )
         for one in found.members
     ))  # fmt: skip
     return GroupInfo(
-        name, found.group_state, kind, found.assignor_name, members,
+        name, found.group_state, kind, found.assignor_name or "", members,
         cluster.coordinator(name),
     )  # fmt: skip
 

@@ -38,6 +38,7 @@ RIGHT: dict[str, dict[str, Any]] = {
     "list_share_group_offsets": {"group": "g"},
     "alter_share_group_offsets": {"group": "g", "offsets": {}},
     "delete_share_group_offsets": {"group": "g", "topics": []},
+    "describe_streams_groups": {"groups": ["g"]},
     "remove_group_members": {"group": "g"},
     "abort_transaction": {"partition": TP, "producer_id": 1, "producer_epoch": 0},
     "unregister_broker": {"node": 7},

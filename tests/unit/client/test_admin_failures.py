@@ -179,6 +179,7 @@ def test_each_call_that_has_the_brokers_words_is_tried_here() -> None:
         api.name
         for api in (
             *MIXED, apis.UPDATE_FEATURES, apis.CONSUMER_GROUP_DESCRIBE, apis.SHARE_GROUP_DESCRIBE,
+            apis.STREAMS_GROUP_DESCRIBE,
         )
     }  # fmt: skip
 
@@ -193,7 +194,8 @@ def test_a_group_of_the_newer_protocol_has_its_own_error(broker: Peer) -> None:
         {"group_id": "a", **REFUSED}, {"group_id": "b", **DONE, "group_state": "Empty"},
         {"group_id": "c", **missing},
     ]})  # fmt: skip
-    broker.on(apis.SHARE_GROUP_DESCRIBE, {"groups": [{"group_id": "c", **missing}]})
+    for api in (apis.SHARE_GROUP_DESCRIBE, apis.STREAMS_GROUP_DESCRIBE):
+        broker.on(api, {"groups": [{"group_id": "c", **missing}]})
     with Admin(broker.servers, **QUICK) as admin:  # type: ignore[arg-type]
         results = admin.describe_groups(["a", "b", "c"])
     assert {name: one.state for name, one in results.done.items()} == {"b": "Empty", "c": "Dead"}

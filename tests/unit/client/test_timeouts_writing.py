@@ -65,6 +65,7 @@ ASKED: dict[str, Callable[[Admin], Any]] = {
     "describe_log_dirs": lambda a: a.describe_log_dirs(**MS),
     "describe_producers": lambda a: a.describe_producers([ZERO], **MS),
     "describe_quorum": lambda a: a.describe_quorum(**MS),
+    "describe_streams_groups": lambda a: a.describe_streams_groups(["g"], **MS),
     "describe_topics": lambda a: a.describe_topics(["t"], **MS),
     "describe_transactions": lambda a: a.describe_transactions(["x"], **MS),
     "describe_user_scram_credentials": lambda a: a.describe_user_scram_credentials(**MS),
