@@ -30,6 +30,10 @@ COORDINATORS = (
           f"{_METRICS}consumer-group-count"),
     gauge("kafka_server_group_coordinator_metrics_share_group_count", "", ["state"],
           "Share groups (KIP-932), by state.", "", f"{_METRICS}share-group-count"),
+    gauge("kafka_server_group_coordinator_metrics_streams_group_count", "", ["state"],
+          "Streams groups (KIP-1071), by state.",
+          "not_ready: topics of the application are missing or have the wrong size.",
+          f"{_METRICS}streams-group-count"),
     gauge("kafka_server_group_coordinator_metrics_num_partitions", "", ["state"],
           "Partitions of __consumer_offsets that this node coordinates: active, loading, "
           "failed.", "failed: see the log for the partition that cannot be read.",

@@ -91,12 +91,12 @@ MISSING: tuple[tuple[str, str], ...] = (
     (f"{_COORDINATOR}group-count",
      "kafka_coordinator_group_groupmetadatamanager_numgroups has the classic ones, "
      "kafka_server_group_coordinator_metrics_consumer_group_count those whose members heartbeat, "
-     "kafka_server_group_coordinator_metrics_share_group_count the share groups."),
+     "kafka_server_group_coordinator_metrics_share_group_count the share groups, "
+     "kafka_server_group_coordinator_metrics_streams_group_count the streams groups."),
     (f"{_COORDINATOR}consumer-group-rebalance-rate", _RATES),
     (f"{_COORDINATOR}consumer-group-rebalance-count", _RATES),
-    (f"{_COORDINATOR}streams-group-count", "There are no streams groups."),
-    (f"{_COORDINATOR}streams-group-rebalance-rate", "There are no streams groups."),
-    (f"{_COORDINATOR}streams-group-rebalance-count", "There are no streams groups."),
+    (f"{_COORDINATOR}streams-group-rebalance-rate", _RATES),
+    (f"{_COORDINATOR}streams-group-rebalance-count", _RATES),
     (f"{_COORDINATOR}share-group-rebalance-rate", _RATES),
     (f"{_COORDINATOR}share-group-rebalance-count", _RATES),
     ("kafka.server:type=share-coordinator-metrics", _SHARES),

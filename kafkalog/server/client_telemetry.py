@@ -52,7 +52,7 @@ class ClientTelemetry:
             self._max_bytes, self._points_max, config.kafkalog_client_metrics_max_bytes
         )  # fmt: skip
         self._lock = threading.Lock()  # guards what follows
-        self._instances = Instances(limits, reactor.connected)
+        self._instances = Instances(limits, lambda number: reactor.connected([number])[0][0])
         self._software: OrderedDict[int, tuple[str, str]] = OrderedDict()  # by connection
         self._told: set[tuple[str, str]] = set()
 

@@ -113,8 +113,8 @@ class Instance:
 class Instances:
     """All clients of a broker.  One thread at a time; times are of any clock that only advances."""
 
-    def __init__(self, limits: Limits, connected: Callable[[Sequence[int]], list[bool]]) -> None:
-        """`connected`: for each of these connections, True if it is open."""
+    def __init__(self, limits: Limits, connected: Callable[[int], bool]) -> None:
+        """`connected`: True if the connection with this number is open."""
         self._limits = limits
         self._connected = connected
         self._all: OrderedDict[UUID, Instance] = OrderedDict()  # the longest silent first
@@ -143,8 +143,7 @@ class Instances:
         self._sweep(now_ms)
         found = self._all.get(client.instance_id)
         if found is not None and found.connection != connection:
-            (still,) = self._connected([found.connection])
-            if not still:
+            if not self._connected(found.connection):
                 self._start(found, client, connection)
         if found is None:
             found = Instance(client, connection, self._version, wanted(client, self._subscriptions))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from kafkalog.coordinator.consumer_groups.state import ConsumerState
 from kafkalog.coordinator.groups.group import State
 from kafkalog.coordinator.share_groups.state import ShareState
+from kafkalog.coordinator.streams_groups.state import StreamsGroupState
 from kafkalog.coordinator.transactions.transaction import State as TransactionState
 from kafkalog.types import TopicPartition
 
@@ -94,7 +95,7 @@ class _Groups(NamedTuple):
 
     classic: Counter[State]
     newer: Counter[Enum]
-    """Those whose members heartbeat, of either type."""
+    """Those whose members heartbeat, of any type."""
     offsets: int
     rows: dict[str, _GroupRow]
 
@@ -179,15 +180,21 @@ def _count_partitions(readings: Readings, name: str, partitions: _Partitions) ->
         readings.add(name, count, state=state)
 
 
+_NEWER: Mapping[str, type[Enum]] = {
+    "consumer": ConsumerState, "share": ShareState, "streams": StreamsGroupState,
+}  # fmt: skip
+"""The states of groups whose members heartbeat, by type."""
+
+
 def _show(readings: Readings, found: _Groups, logs: Mapping[TopicPartition, Any]) -> None:
     readings.add(f"{_MANAGER}numgroups", sum(found.classic.values()))
     readings.add(f"{_MANAGER}numoffsets", found.offsets)
     for state, name in _CLASSIC.items():
         readings.add(_MANAGER + name, found.classic[state])
-    for kind, states in (("consumer", ConsumerState), ("share", ShareState)):
+    for kind, states in _NEWER.items():
         name = f"kafka_server_group_coordinator_metrics_{kind}_group_count"
         for newer in states:
-            readings.add(name, found.newer[newer], state=newer.value.lower())
+            readings.add(name, found.newer[newer], state=newer.name.lower())
     for group, row in sorted(found.rows.items()):
         readings.add("kafkalog_group_members", row.members, group=group)
         readings.add("kafkalog_group_state", 1, group=group, state=row.state)
