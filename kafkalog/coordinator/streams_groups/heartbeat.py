@@ -117,8 +117,7 @@ def heartbeat(
         "task_offset_interval_ms": outside.settings.offsets_ms,
         "acceptable_recovery_lag": outside.settings.lag,
     }
-    changed = moved.assigned != before.assigned
-    if said.epoch == JOINING or changed:
+    if said.epoch == JOINING or moved.assigned != before.assigned or _missed(said, moved):
         answer |= task_fields(moved.assigned)
     answer |= _endpoints(group, before, moved, said, now, replaced)
     if new:  # as Kafka answers the first heartbeat of all
@@ -196,6 +195,15 @@ def _is_part(said: Said, member: StreamsMember) -> bool:
         key in member.assigned and set(numbers) <= member.assigned[key].keys()
         for key, numbers in said.owned.items()
     )
+
+
+def _missed(said: Said, member: StreamsMember) -> bool:
+    """True if it says that it has other tasks than it was given: an answer may have been lost,
+    after which Kafka leaves it without them."""
+    if said.owned is None:
+        return False
+    has = {key: set(numbers) for key, numbers in said.owned.items() if numbers}
+    return has != {key: set(numbers) for key, numbers in member.assigned.items()}
 
 
 def _with_what_it_says(member: StreamsMember, said: Said) -> StreamsMember:
@@ -404,7 +412,7 @@ def _to_create(
     failed = set(_failed(group, missing, now_ms))
     return {
         name: one for name, one in missing.items()
-        if name not in failed and name not in group.creating
+        if name not in failed and now_ms >= group.creating.get(name, now_ms)
     }  # fmt: skip
 
 

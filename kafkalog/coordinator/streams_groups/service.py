@@ -36,6 +36,8 @@ __all__ = ["STREAMS_TIMERS", "StreamsGroups"]
 SESSION, REVOKE, DELAY = "streams", "streams-revoke", "streams-delay"
 """Kinds of timers: a member's session; the time in which it has to give tasks up; in which a group
 that was empty waits for more members."""
+CREATION_MS = 60_000
+"""How long internal topics may take to be created before they are asked for again."""
 STREAMS_TIMERS = frozenset({SESSION, REVOKE, DELAY})
 
 
@@ -191,15 +193,19 @@ class StreamsGroups(NewerGroups[StreamsGroup]):
         streams = group.streams
         if streams is None:
             return
-        new = {name: one for name, one in topics.items() if name not in streams.creating}
+        new = {
+            name: one for name, one in topics.items()
+            if step.now_ms >= streams.creating.get(name, step.now_ms)
+        }  # fmt: skip
         if not new:
             return
-        streams.creating |= new.keys()
+        streams.creating.update(dict.fromkeys(new, step.now_ms + CREATION_MS))
         again_ms = 2 * self.limits(group.group_id).heartbeat_ms
 
         def done(failed: Mapping[str, str], step: Step) -> None:
             until_ms = step.now_ms + again_ms
-            streams.creating -= new.keys()
+            for name in new:
+                streams.creating.pop(name, None)
             left = {name: one for name, one in streams.failures.items() if name not in new}
             streams.failures = {**left, **{n: Failure(why, until_ms) for n, why in failed.items()}}
 

@@ -85,8 +85,9 @@ class StreamsGroup(NewerGroup[StreamsMember, TasksOf]):
         """The member that wants the whole application to end."""
         self.endpoint_epoch = 0
         """Grows when the partitions behind an endpoint change."""
-        self.creating: frozenset[str] = frozenset()
-        """Internal topics that are being created."""
+        self.creating: dict[str, int] = {}
+        """Internal topics that are being created, and when they are asked for again, on the
+        monotonic clock."""
         self.failures: dict[str, Failure] = {}
 
     # ---- what it is ------------------------------------------------------------------------

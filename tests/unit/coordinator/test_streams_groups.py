@@ -114,6 +114,14 @@ def test_an_answer_is_repeated_to_a_member_that_missed_it(desk: StreamsDesk) -> 
     assert f"greater member epoch ({epoch + 7})" in new.error_message
 
 
+def test_tasks_are_told_again_to_a_member_that_has_others(desk: StreamsDesk) -> None:
+    """An answer may have been lost, also one that did not change the epoch."""
+    desk.come("a")
+    desk.owned["a"] = {}
+    assert given_tasks(desk.go_on("a")) == {"active": {"0": [0, 1, 2, 3]}}
+    assert given_tasks(desk.go_on("a")) is None
+
+
 def test_an_absent_group_and_member_are_told_apart(desk: StreamsDesk) -> None:
     assert desk.say("a", 1).error_message == "Streams group s not found."
     assert desk.say("a", -1).error_message == "Group s not found."
