@@ -217,6 +217,8 @@ class Script:
         self.beat("z", 4)
         self.enter("a", "t", topic_partitions=None)
         self.enter("", "t")
+        self.enter("a", "t", group_id="")
+        self.note("no name", self.raw.call(apis.CONSUMER_GROUP_DESCRIBE, 1, group_ids=[""]))
         self.describe()
 
     def different(self) -> None:

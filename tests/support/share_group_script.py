@@ -232,6 +232,7 @@ class ShareScript(Script):
         self.forget("t")
         self.group = "s"
         self.note("groups", self.raw.call(apis.DESCRIBE_GROUPS, 6, groups=["s"]))
+        self.note("no name", self.raw.call(apis.SHARE_GROUP_DESCRIBE, 1, group_ids=[""]))
         self.note("listed", self.raw.call(apis.LIST_GROUPS, 5, types_filter=["share"]))
         self.note("empty", self.raw.call(apis.LIST_GROUPS, 5, states_filter=["Empty"],
                                          types_filter=["Share"]))  # fmt: skip

@@ -60,7 +60,8 @@ SERVED = frozenset(
 )
 """The APIs that `request` takes."""
 EMPTY_GROUP_ALLOWED = {
-    apis.OFFSET_COMMIT, apis.OFFSET_FETCH, apis.SHARE_GROUP_HEARTBEAT, apis.STREAMS_GROUP_HEARTBEAT,
+    apis.OFFSET_COMMIT, apis.OFFSET_FETCH, apis.CONSUMER_GROUP_HEARTBEAT,
+    apis.SHARE_GROUP_HEARTBEAT, apis.STREAMS_GROUP_HEARTBEAT,
 }  # fmt: skip
 """APIs that accept the empty group id, under which old consumers committed, or refuse it in their
 own way."""
@@ -149,8 +150,10 @@ class _NewerDescriptions(Listing):
 
     def row(self, one: str, step: Step) -> Body:
         """The row of a group."""
-        shard, error = self._where(one)
         self.work += admin.ROW_WORK
+        if not one:
+            return not_described(one, ErrorCode.INVALID_GROUP_ID)
+        shard, error = self._where(one)
         if shard is None:
             return not_described(one, error)
         row = self._describe(shard, one, self.request)

@@ -152,10 +152,12 @@ def test_a_group_has_a_limited_number_of_patterns(desk: ConsumerDesk) -> None:
 )
 def test_a_heartbeat_is_refused(desk: ConsumerDesk, fields: dict[str, Any], error: int) -> None:
     """The group stays unknown."""
-    wanted = error if fields != {"group_id": ""} else ErrorCode.INVALID_GROUP_ID
-    reply = desk.enter("a", **fields)
-    assert reply.error in (error, wanted)
+    assert desk.enter("a", **fields).error == error
     assert desk.described().error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_no_group_has_the_empty_name(desk: ConsumerDesk) -> None:
+    assert desk.described("").error_code == ErrorCode.INVALID_GROUP_ID
 
 
 def test_a_full_group_takes_no_member() -> None:

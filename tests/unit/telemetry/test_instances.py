@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
@@ -30,8 +30,8 @@ class Broker:
         self.all = Instances(Limits(1000, series, bytes_), self._connected)
         self.all.subscribe([ASKED])
 
-    def _connected(self, connections: Sequence[int]) -> list[bool]:
-        return [one not in self.closed for one in connections]
+    def _connected(self, connection: int) -> bool:
+        return connection not in self.closed
 
     def find(self, number: int = 1, connection: int = 7) -> Instance:
         return self.all.find(self.now_ms, client(number), connection)
