@@ -49,11 +49,12 @@ CLIENTS: dict[str, dict[int, int]] = {
 it uses the lower one.  Of sarama what its source knows."""
 
 SUITES = (
-    ("librdkafka 2.12.0", "its tests against a broker, quick mode; some again by SASL_SSL and by "
-     "TLS *", "97 of 101",
-     "a segment.bytes that Kafka refuses, too (2); three brokers; how it reports a refused "
-     "certificate (0097), by its own timing, now and then with Kafka, too; the others need no "
-     "broker (0133), or curl (0126), or skip themselves"),
+    ("librdkafka 2.15.1", "its tests against a broker, quick mode, also of share consumers; some "
+     "again by SASL_SSL and by TLS, those with groups again with `group.protocol=consumer` *",
+     "166 of 170",
+     "three brokers (2); how it reports a refused certificate (0097) and which member joins first "
+     "(0118), by its own timing, now and then; the others need no broker (0133), or curl (0126), "
+     "or skip themselves"),
     ("librdkafka 1.8.2", "26 of its tests of consumers, groups, events, idempotence", "all", ""),
     ("kafka-python 3.0.12", "`test/integration`, with SASL, TLS and an authorizer *", "66 of 66",
      "1 skipped"),
@@ -74,11 +75,15 @@ SUITES = (
      "and ACLs; its package lacks them", "12 of 13",
      "the other one lists the settings of a topic that are not the defaults, with two of our test "
      "broker's"),
+    ("confluent-kafka 2.16.1", "the integration tests of 2.15.0 of consumers, producers and admin "
+     "calls with `group.protocol=consumer`, and of share consumers", "169 of 177",
+     "a schema registry (6), a cluster of its own; a poll that takes more records than "
+     "`share.partition.max.record.locks` allows, with Kafka, too; 5 skipped"),
     ("aiokafka 0.10, 0.12, 0.14", "a walk of ours through its API, 52 outcomes each", "as Kafka",
      ""),
     ("aiokafka 0.14.0", "its tests of transactions", "20 of 20", ""),
-    ("franz-go 1.22.2", "`pkg/kgo`, 50,000 records *", "143 of 143",
-     "9 skipped, without a SASL listener; with one, both of its tests of SCRAM pass"),
+    ("franz-go 1.22.3", "`pkg/kgo`, 50,000 records, with groups of both protocols and share "
+     "groups *", "154 of 154", "2 skipped"),
     ("sarama 1.61.1", "functional tests, on one broker behind toxiproxy", "50 of 56",
      "they stop, start or read the log of brokers in containers (3), want more brokers (2); "
      "quotas; 1 skipped"),

@@ -41,7 +41,7 @@ def _run(package: Path, env: Mapping[str, str], only: str | None) -> dict[str, O
 
 
 def _franz_prepare(folder: Path) -> None:
-    call(["go", "vet", "."], _fetch("github.com/twmb/franz-go@v1.22.2", folder) / "pkg" / "kgo")
+    call(["go", "vet", "."], _fetch("github.com/twmb/franz-go@v1.22.3", folder) / "pkg" / "kgo")
 
 
 def _franz_run(folder: Path, place: Place, only: str | None) -> dict[str, Outcome]:
@@ -68,7 +68,7 @@ def _kafka_go_run(folder: Path, place: Place, only: str | None) -> dict[str, Out
 
 
 FRANZ_GO = Suite(
-    "franz-go", "1.22.2", _franz_prepare, _franz_run, {},
+    "franz-go", "1.22.3", _franz_prepare, _franz_run, {},
     listeners={"SASL_PLAINTEXT": None},
     scram=[(_FRANZ_USER, "SCRAM-SHA-256", _FRANZ_PASSWORD)],
 )  # fmt: skip
