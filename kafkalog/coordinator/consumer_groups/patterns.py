@@ -129,19 +129,21 @@ def look_up(lookup: Lookup, names: Iterable[str], version: int) -> Found:
     """Find the topics of each pattern, within LOOKUP_WORK_MAX and MATCHED_MAX."""
     texts, group_id = list(names), lookup.group_id
     found: dict[str, set[str]] = {}
-    work = matched_count = 0
+    work = matched_count = beyond = 0
     for text in lookup.patterns:
         some, cost = _matching(text, texts, LOOKUP_WORK_MAX - work)
         work += cost
         if work > LOOKUP_WORK_MAX or matched_count + len(some) > MATCHED_MAX:
-            LOG.warning(
-                "group %s: pattern %.100r matches nothing: found %d steps and %d topics, with the "
-                "patterns before it, wanted at most %d and %d", group_id, text, work,
-                matched_count + len(some), LOOKUP_WORK_MAX, MATCHED_MAX,
-            )  # fmt: skip
             some = set()
+            beyond += 1
         found[text] = some
         matched_count += len(some)
+    if beyond:
+        LOG.warning(
+            "group %s: %d of %d patterns match nothing: found %d steps, and %d topics of the "
+            "others, wanted at most %d and %d", group_id, beyond, len(found), work, matched_count,
+            LOOKUP_WORK_MAX, MATCHED_MAX,
+        )  # fmt: skip
     every = {name for some in found.values() for name in some}
     try:
         visible = set(lookup.visible(sorted(every))) if every else every
