@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -18,10 +17,10 @@ BATCH_BYTES = RECORDS * RECORD_BYTES
 MOST = 8 << 20
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[kafkalog.Log]:
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafkalog.Log]:
     """Batches of ten records of a kilobyte; one of half a megabyte at their end."""
-    with kafkalog.Log(tmp_path / "log-0") as log:
+    with kafkalog.Log(tmp_path_factory.mktemp("read") / "log-0") as log:
         for _ in range(BATCHES):
             log.append_many([bytes(RECORD_BYTES)] * RECORDS)
         log.append(bytes(500_000))
