@@ -195,6 +195,7 @@ class Producer(Turns, Generic[ValueT, KeyT]):
     abort_transaction = awaited(_producer.Producer.abort_transaction)
     begin_transaction = awaited(_producer.Producer.begin_transaction)
     check = awaited(_producer.Producer.check)
+    client_instance_id = awaited(_producer.Producer.client_instance_id)
     commit_transaction = awaited(_producer.Producer.commit_transaction)
     flush = awaited(_producer.Producer.flush)
     init_transactions = awaited(_producer.Producer.init_transactions)
@@ -359,6 +360,7 @@ class Consumer(Turns):
             visit.cut()
 
     beginning_offsets = awaited(_consumer.Consumer.beginning_offsets)
+    client_instance_id = awaited(_consumer.Consumer.client_instance_id)
     end_offsets = awaited(_consumer.Consumer.end_offsets)
     group_metadata = awaited(_consumer.Consumer.group_metadata)
     lag = awaited(_consumer.Consumer.lag)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog import aio
 from kafkalog.client.consumer.consumer import Consumer
+from kafkalog.client.metrics import group_of
 from kafkalog.client.producer.producer import Producer
 from kafkalog.errors import ArgumentError, Closed, ForkedHandle, ReadOnly, StorageOffline
 from kafkalog.log.log import Log, handle_of
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MetricsCollector"]
 
-PRODUCER = "kafka_producer_producer_metrics_"
-FETCHES, GROUP = "kafka_consumer_consumer_fetch_manager_metrics_", \
-                 "kafka_consumer_consumer_coordinator_metrics_"  # fmt: skip
-_OF_GROUP = ("commit", "heartbeat", "rebalance", "assigned")
 _TOTAL = "-total"
 _GONE = (Closed, ForkedHandle, ReadOnly, StorageOffline)
 """A source with these has nothing to show any more, or not here."""
@@ -175,10 +172,9 @@ def _clients(clients: Sequence[tuple[Any, str]]) -> Iterator[Family]:
             values = _now(client)
         except _GONE:
             continue
-        produces = isinstance(client, (Producer, aio.Producer))
+        kind = "producer" if isinstance(client, (Producer, aio.Producer)) else "consumer"
         for name, value in values.items():
-            fetches = FETCHES if not name.startswith(_OF_GROUP) else GROUP
-            full = (PRODUCER if produces else fetches) + name.replace("-", "_")
+            full = f"kafka_{kind}_{group_of(kind, name)}_{name}".replace("-", "_")
             text = f"The client's {name}: see docs/clients.md of kafkalog."
             if full not in made:
                 family = (core.CounterMetricFamily if name.endswith(_TOTAL)

@@ -272,7 +272,8 @@ class Admin(AdminNodes, AdminUsers, AdminAcls, AdminShareGroups, AdminStreamsGro
     ) -> list[configs.ConfigResource]:
         """The resources with settings, sorted; `kinds`: only these; empty: all.
 
-        Raises: UnsupportedVersion for a broker before 4.1; what the broker answers.
+        Raises: UnsupportedVersion for a broker before 4.1, which only lists client_metrics; what
+        the broker answers.
         """
         wanted = [
             arguments.one_of("kinds", kind, configs.KINDS)

@@ -10,7 +10,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["Tally", "consumer_metrics", "producer_metrics"]
+__all__ = ["Sent", "Tally", "consumer_metrics", "group_of", "producer_metrics"]
+
+_OF_GROUP = ("commit", "heartbeat", "rebalance", "assigned")
+_OF_CLIENT = ("connection", "poll")
 
 
 class Tally:
@@ -43,21 +46,43 @@ class Tally:
             return self.total / self.count if self.count else 0.0
 
 
-def producer_metrics(
-    batch_bytes: Tally, request_records: Tally, latency_ms: Tally, retried: int, failed: int
-) -> dict[str, float]:
+def group_of(kind: str, name: str) -> str:
+    """Kafka's name for the group of a metric of a producer or consumer."""
+    if kind == "producer" or name.startswith(_OF_CLIENT):
+        return f"{kind}-metrics"
+    rest = "coordinator" if name.startswith(_OF_GROUP) else "fetch-manager"
+    return f"{kind}-{rest}-metrics"
+
+
+class Sent:
+    """The measurements of a producer's sender."""
+
+    def __init__(self) -> None:
+        self.batch_bytes, self.request_records, self.latency_ms = Tally(), Tally(), Tally()
+        self.queue_ms, self.throttle_ms = Tally(), Tally()
+        self.nodes: dict[int, Tally] = {}
+        """Latencies by node; nodes are added in the sender's thread."""
+        self.retried = self.failed = 0
+        """Records."""
+
+
+def producer_metrics(sent: Sent) -> dict[str, float]:
     """By the names of Kafka's producer-metrics."""
     return {
-        "record-send-total": request_records.total,
-        "record-retry-total": float(retried),
-        "record-error-total": float(failed),
-        "records-per-request-avg": request_records.avg,
-        "batch-size-avg": batch_bytes.avg,
-        "batch-size-max": batch_bytes.most,
-        "byte-total": batch_bytes.total,
-        "request-total": float(request_records.count),
-        "request-latency-avg": latency_ms.avg,
-        "request-latency-max": latency_ms.most,
+        "record-send-total": sent.request_records.total,
+        "record-retry-total": float(sent.retried),
+        "record-error-total": float(sent.failed),
+        "record-queue-time-avg": sent.queue_ms.avg,
+        "record-queue-time-max": sent.queue_ms.most,
+        "records-per-request-avg": sent.request_records.avg,
+        "batch-size-avg": sent.batch_bytes.avg,
+        "batch-size-max": sent.batch_bytes.most,
+        "byte-total": sent.batch_bytes.total,
+        "request-total": float(sent.request_records.count),
+        "request-latency-avg": sent.latency_ms.avg,
+        "request-latency-max": sent.latency_ms.most,
+        "produce-throttle-time-avg": sent.throttle_ms.avg,
+        "produce-throttle-time-max": sent.throttle_ms.most,
     }
 
 

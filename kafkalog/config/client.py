@@ -1,6 +1,6 @@
 """The settings that every client has, by the names of Kafka's clients."""
 
-from kafkalog.config.declare import Whole, Word
+from kafkalog.config.declare import Flag, Whole, Word
 from kafkalog.config.login import LoginSettings
 from kafkalog.config.ssl import SslSettings
 
@@ -20,6 +20,9 @@ class ClientConfig(SslSettings, LoginSettings):
         "Time after which an unused connection is closed; -1: never.",
         unit="ms",
         low=-1,
+    )
+    enable_metrics_push = Flag(
+        True, "Producers and consumers send their metrics to brokers that ask for them (KIP-714)."
     )
     metadata_recovery_strategy = Word(
         "rebootstrap",

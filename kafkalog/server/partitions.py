@@ -22,7 +22,7 @@ from kafkalog.errors import (
 from kafkalog.log.log import handle_of
 from kafkalog.logs.limit import limited
 from kafkalog.metadata.configs import is_sensitive
-from kafkalog.metadata.image import INTERNAL_TOPICS, TOPIC
+from kafkalog.metadata.image import BROKER, CLIENT_METRICS, GROUP, INTERNAL_TOPICS, TOPIC
 from kafkalog.metadata.settings import changed_topics
 from kafkalog.types import TopicPartition
 from kafkalog.wire.values import ZERO_UUID
@@ -404,11 +404,14 @@ def _tell_partitions(old: "MetadataImage", changed: Iterable["Topic"]) -> None:
             _logger.info("topic %s: has %d partitions", topic.name, len(topic.partitions))
 
 
+_KINDS = {TOPIC: "topic", BROKER: "broker", CLIENT_METRICS: "client metrics", GROUP: "group"}
+
+
 def _tell_settings(change: "Change") -> None:
     old, new = change.old, change.new
     for kind, name in change.resources:
         before, now = old.config(kind, name), new.config(kind, name)
-        what = f"topic {name}" if kind == TOPIC else f"broker {name or 'default'}"
+        what = f"{_KINDS.get(kind, kind)} {name or 'default'}"
         gone = kind == TOPIC and name not in new.topics
         for setting in () if gone else sorted({*before, *now}):
             if before.get(setting) != now.get(setting):

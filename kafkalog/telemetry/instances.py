@@ -142,9 +142,9 @@ class Instances:
         one before was closed, as in Kafka."""
         self._sweep(now_ms)
         found = self._all.get(client.instance_id)
-        if found is not None and found.connection != connection:
-            if not self._connected(found.connection):
-                self._start(found, client, connection)
+        moved = found is not None and found.connection != connection
+        if found is not None and moved and not self._connected(found.connection):
+            self._start(found, client, connection)
         if found is None:
             found = Instance(client, connection, self._version, wanted(client, self._subscriptions))
             self._all[client.instance_id] = found

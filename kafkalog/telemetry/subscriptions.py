@@ -6,12 +6,12 @@ Source: KIP-714; Kafka's ClientMetricsConfigs.
 from __future__ import annotations
 
 import zlib
-from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
 from kafkalog.config.client_metrics import SELECTORS, SubscriptionSettings
+from kafkalog.disk.layout import uuid_text
 from kafkalog.errors import ArgumentError, InvalidSetting
 from kafkalog.pattern import Pattern
 
@@ -33,8 +33,7 @@ class Client(NamedTuple):
 
     def properties(self) -> Mapping[str, str]:
         """By the names that `match` has."""
-        text = urlsafe_b64encode(self.instance_id.bytes).decode().rstrip("=")  # as Kafka writes it
-        return dict(zip(SELECTORS, (text, *map(str, self[1:])), strict=True))
+        return dict(zip(SELECTORS, (uuid_text(self.instance_id), *map(str, self[1:])), strict=True))
 
 
 class Subscription:

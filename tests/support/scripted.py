@@ -36,6 +36,10 @@ class Torn(NamedTuple):
     let: threading.Event
 
 
+METRICS = (apis.GET_TELEMETRY_SUBSCRIPTIONS.key, apis.PUSH_TELEMETRY.key)
+"""Announced only by a peer that has answers for them: clients that see them use them."""
+
+
 class Peer:
     """Listens on a free port; every connection has a thread.  A context manager.
 
@@ -111,7 +115,7 @@ class Peer:
             "api_keys": [
                 {"api_key": key, "min_version": low, "max_version": high}
                 for key, (low, high) in ranges.items()
-                if high >= low
+                if high >= low and (key not in METRICS or key in self._answers)
             ]
         }
 

@@ -190,19 +190,24 @@ def alter_configs(
 def list_config_resources(cluster: Cluster, kinds: Collection[str] = ()) -> list[ConfigResource]:
     """The resources with settings, sorted; `kinds`: only these; empty: all.
 
-    Raises: UnsupportedVersion for a broker before 4.1; what the broker answers.
+    Raises: UnsupportedVersion for a broker before 4.1, which only lists client_metrics; what the
+    broker answers.
     """
 
     def step() -> list[ConfigResource]:
         connection = cluster.any()
         version = connection.version_of(apis.LIST_CONFIG_RESOURCES)
-        if version < 1:
+        if version < 1 and set(kinds) != {"client_metrics"}:
             raise errors.UnsupportedVersion(
-                f"{connection.address}: ListConfigResources: version {version}, wanted 1 for kinds"
+                f"{connection.address}: ListConfigResources: version {version}, wanted 1 for "
+                "other kinds than client_metrics"
             )
-        body = {"resource_types": [KINDS[kind] for kind in kinds]}
+        body = {"resource_types": [KINDS[kind] for kind in kinds]} if version else {}
         answer = connection.call(apis.LIST_CONFIG_RESOURCES, body, version)
         check_code(answer.error_code, "resources that have settings")
-        return sorted(_resource(row) for row in answer.config_resources)
+        rows = answer.config_resources
+        if version < 1:
+            return sorted(ConfigResource("client_metrics", row.resource_name) for row in rows)
+        return sorted(map(_resource, rows))
 
     return cluster.retrying(step)

@@ -13,6 +13,7 @@ from kafkalog.client.link.background import Background
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.patience import Wait
 from kafkalog.client.metrics import Tally
+from kafkalog.client.telemetry.reporter import Reporter
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["CHORE_S", "Committer"]
@@ -39,6 +40,7 @@ class Committer(Background):
         self._commits = Commits()
         self.commit_ms = Tally()
         """The latency of each successful commit, including the owner's own."""
+        self._reporter: Reporter | None = None
 
     # ---- for the owner -----------------------------------------------------------------
 
@@ -83,15 +85,25 @@ class Committer(Background):
             self._stopping = True
             self._failed(problem)
 
+    def report(self, reporter: Reporter) -> None:
+        """Send the consumer's metrics from now on, between commits."""
+        with self._condition:
+            self._reporter = reporter
+            self._wake()
+
     # ---- the thread --------------------------------------------------------------------
 
     def _failed(self, problem: errors.KafkalogError) -> None:
         self._commits.give_up(problem)
         self._condition.notify_all()
 
-    def _due(self) -> Callable[[], None] | None:
+    def _due(self) -> Callable[[], None] | float | None:
         given = self._commits.next()
-        return None if given is None else partial(self._commit, given)
+        if given is not None:
+            return partial(self._commit, given)
+        if self._reporter is None or self._reporter.due_s > self.clock.monotonic_s():
+            return None if self._reporter is None else self._reporter.due_s
+        return partial(self._reporter.run, self.cluster)
 
     def _commit(self, given: Committing) -> None:
         problem: errors.KafkalogError | None = None

@@ -24,8 +24,9 @@ from kafkalog.client.consumer.fetch_positions import FetchPositions
 from kafkalog.client.consumer.group_membership import GroupMembership
 from kafkalog.client.consumer.metadata import ConsumerMetadata
 from kafkalog.client.consumer.offset_commits import OffsetCommits
-from kafkalog.client.consumer.positions import Offset, Positions
+from kafkalog.client.consumer.positions import Offset
 from kafkalog.client.consumer.protocols import protocol_of, state_of
+from kafkalog.client.consumer.reported import Reported
 from kafkalog.client.consumer.settings import client_options, fetch_options
 from kafkalog.client.consumer.subscription import AWAITS, Listener, Subscription
 from kafkalog.client.fetch.fetcher import Fetcher
@@ -35,7 +36,6 @@ from kafkalog.client.link.connection import Connection
 from kafkalog.client.link.transport import Where
 from kafkalog.client.link.wakeup import Waker
 from kafkalog.client.login.tokens import TokenSource
-from kafkalog.client.metrics import consumer_metrics
 from kafkalog.clock import Clock
 from kafkalog.config.consumer import ConsumerConfig
 from kafkalog.log.scan.scan import ScanBatch
@@ -51,7 +51,7 @@ CLOSE_MS = 30_000
 """The default time limit of `close`."""
 
 
-class Consumer(Positions):
+class Consumer(Reported):
     """Reads partitions of topics; one thread at a time; a context manager that closes at its end.
 
     Without a group it reads every partition of its topics, or those of `assign`.  With a group it
@@ -144,6 +144,7 @@ class Consumer(Positions):
         )
         self._reading = Reading(self._fetcher)
         self._begin_state(made, interceptors)
+        self._begin_metrics()
         for thread in (self._heartbeats, self._committer):
             weakref.finalize(self, thread.stop)
         self._cluster.transport.attach(self)
@@ -180,7 +181,8 @@ class Consumer(Positions):
     @contextmanager
     def _reads(self) -> Iterator[None]:
         """As `_used`, to poll: the next poll gets answers that come too late for this one."""
-        with self._own(), self._cluster.patience.whole(math.inf, self._waker.wait):
+        whole = self._cluster.patience.whole(math.inf, self._waker.wait)
+        with self._own(), self._polled(), whole:
             yield
 
     # ---- what is read ------------------------------------------------------------------
@@ -412,23 +414,6 @@ class Consumer(Positions):
         self._here()
         self._waker.wakeup()
 
-    def metrics(self) -> dict[str, float]:
-        """Counts and averages so far, by the names of Kafka's metrics (docs/clients.md lists them).
-        From any thread, also after `close`."""
-        self._here()
-        fetcher, member, assigned = self._fetcher, self._membership, self.assignment
-        lags = (self._reading.lag(tp, self._fetch_positions.stable_only) for tp in assigned)
-        return {
-            "records-consumed-total": float(self._reading.count),
-            "records-lag-max": float(max(lags, default=0)),
-            "assigned-partitions": float(len(assigned)),
-            "rebalance-total": float(member.member.rebalances if member else 0),
-            **consumer_metrics(
-                fetcher.fetch_bytes, fetcher.fetch_ms, self._committer.commit_ms,
-                self._heartbeats.beat_ms,
-            ),
-        }  # fmt: skip
-
     # ---- what was read and not handed out (see Prefetched) ------------------------------
 
     def _holds(self) -> bool:
@@ -562,6 +547,7 @@ class Consumer(Positions):
             try:
                 with self._cluster.patience.whole(until_s - time.monotonic()):
                     self._coordinator.close(commit)
+                    self._reporter.end(self._cluster)
             finally:
                 self._closed = True
                 self._heartbeats.stop()

@@ -70,6 +70,8 @@ class Fetcher:
         self._resets = Resets(cluster, self.core)
         self._backoff: Backoff | None = None
         self.fetch_bytes, self.fetch_ms = Tally(), Tally()
+        self.nodes: dict[int, Tally] = {}
+        """As `fetch_ms`, by node."""
         """Bytes of batches and latency of each answer."""
         self._wait = wait
 
@@ -334,4 +336,6 @@ class Fetcher:
         if not isinstance(pending.request, dict) and not getattr(answer, "error_code", 0):
             rows = (row for topic in answer.responses for row in topic.partitions)
             self.fetch_bytes.add(sum(len(row.records or b"") for row in rows))
-            self.fetch_ms.add(self.core.patience_ms + (now_s - pending.due_s) * 1000)
+            fetch_ms = self.core.patience_ms + (now_s - pending.due_s) * 1000
+            for times in (self.fetch_ms, self.nodes.setdefault(node, Tally())):
+                times.add(fetch_ms)

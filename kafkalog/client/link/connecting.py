@@ -177,6 +177,8 @@ class Openings:
         self._made: WeakSet[Connection] = WeakSet()
         self._look_s = 0.0
         self.over = False
+        self.count = 0
+        """Connections that were opened."""
 
     def connect(self, address: Address) -> Connection:
         """A connection.  Raises: PeerGone, Timeout, BadAnswer, UnsupportedVersion; Closed; NotYet:
@@ -190,6 +192,7 @@ class Openings:
             made = _reach(address, options, self._transport, self.rests, patience)
             with self._lock:
                 self._made.add(made)
+                self.count += 1
             return made
         opening = self._started.pop(address, None) or self.begin(address, self._notice)
         try:
@@ -255,6 +258,7 @@ class Openings:
             made = opening.take()
             made.patience = self._patience
             self._made.add(made)
+            self.count += 1
             return made
 
     def close(self) -> None:

@@ -63,6 +63,8 @@ class Options(NamedTuple):
     """After this long without metadata a client forgets what it knows and asks them again."""
     security: Security | None = None
     """TLS and a login; None: neither."""
+    pushes_metrics: bool = False
+    """Brokers may have the client's metrics (enable.metrics.push)."""
     controllers: bool = False
     """The servers are controllers of a KRaft cluster, not brokers."""
 
@@ -89,6 +91,7 @@ def options_of(
         rebootstraps=config.metadata_recovery_strategy == "rebootstrap",
         rebootstrap_ms=config.metadata_recovery_rebootstrap_trigger_ms,
         security=security,
+        pushes_metrics=config.enable_metrics_push,
     )
 
 

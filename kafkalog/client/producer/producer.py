@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from threading import current_thread
 from typing import Any, Generic, NamedTuple, Protocol
+from uuid import UUID
 
 from kafkalog import arguments, errors
 from kafkalog._native import direct, failure, lib
@@ -420,6 +421,12 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
         room = {"buffer-total-bytes": float(there), "buffer-available-bytes": float(there - used)}
         return {**self._sender.metrics(), **room}
 
+    def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
+        """As Consumer.client_instance_id; `timeout_ms` None: max.block.ms.  Raises: Closed, too."""
+        self._check(transaction=False)
+        most_s = _seconds(timeout_ms, None)
+        return self._sender.instance_id(self._block_s if most_s is None else most_s)
+
     def partitions(self, topic: str) -> int:
         """The number of partitions of a topic; the broker may create it now.
 
@@ -446,8 +453,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
         Raises: as flush, for what is known by now.
         """
         self._mine()
-        problem = self._waiting.take_failure()
-        if problem is not None:
+        if (problem := self._waiting.take_failure()) is not None:
             raise problem
 
     def close(self, timeout: float | None = None, *, timeout_ms: float | None = None) -> None:
@@ -493,6 +499,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
                 self._waiting.take_failure()
             if self._waiting.refusal is None:
                 self._waiting.drain(until_s and max(until_s - time.monotonic(), 0.0))
+            self._sender.say_last()
         finally:
             self._closed = True
             self._waiting.refuse(errors.Closed("the producer is closed"))

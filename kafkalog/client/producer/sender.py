@@ -14,7 +14,9 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Any
+from uuid import UUID
 
 from kafkalog import errors
 from kafkalog.client.buffer.accumulator import Accumulator, PartitionQueue
@@ -26,13 +28,15 @@ from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.metadata import places_of
 from kafkalog.client.link.transport import Address
 from kafkalog.client.link.wake_event import Bell
-from kafkalog.client.metrics import Tally, producer_metrics
+from kafkalog.client.metrics import Sent, Tally, producer_metrics
 from kafkalog.client.producer.background_calls import Line
 from kafkalog.client.producer.core import Answer, Doubt, Ended, Refuse, Say, SenderState
 from kafkalog.client.producer.identity import Identity
 from kafkalog.client.producer.in_flight import Flights, Request
 from kafkalog.client.producer.producer_metadata import ProducerMetadata
 from kafkalog.client.producer.tasks import Tasks
+from kafkalog.client.telemetry.payload import Figures
+from kafkalog.client.telemetry.reporter import LAST_S, Reporter
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -71,8 +75,8 @@ class Sender:
         self.tasks = Tasks(self.wake)
         self._line = Line(Cluster(cluster, cluster.options, cluster.clock), self.wake)
         self._flights = Flights(cluster, options.in_flight, options.acks != 0, self.wake)
-        self._batch_bytes, self._request_records, self._latency_ms = Tally(), Tally(), Tally()
-        self._retried = self._failed = 0
+        self._sent = Sent()
+        self.reporter = Reporter(cluster, "producer", self._figures, self._labels)
         self._over = self._leaving = False
         self._pid = os.getpid()
         self._thread = threading.Thread(target=self._run, name="kafkalog-producer", daemon=True)
@@ -90,9 +94,26 @@ class Sender:
 
     def metrics(self) -> dict[str, float]:
         """Counts of what was sent, and its outcome.  From any thread."""
-        counted = self._batch_bytes, self._request_records, self._latency_ms
-        found = producer_metrics(*counted, self._retried, self._failed)
-        return {**found, "requests-in-flight": float(self._flights.count)}
+        return {**producer_metrics(self._sent), "requests-in-flight": float(self._flights.count)}
+
+    def _figures(self) -> Figures:
+        opened = self.cluster.openings.count + self._line.cluster.openings.count
+        values = {**self.metrics(), "connection-creation-total": float(opened)}
+        return Figures(values, dict(self._sent.nodes))
+
+    def _labels(self) -> dict[str, str]:
+        return {"transactional_id": self.identity.transactional_id}
+
+    def instance_id(self, most_s: float) -> UUID:
+        """As Reporter.instance_id, within `most_s`.  From any thread."""
+        found: UUID = self.tasks.ask(self.reporter.instance_id, most_s, aside=True)
+        return found
+
+    def say_last(self) -> None:
+        """Send the last metrics, if a broker wants them; from the thread that closes."""
+        if self.reporter.ends and self._pid == os.getpid():
+            with suppress(errors.KafkalogError):
+                self.tasks.ask(self.reporter.end, LAST_S, aside=True)
 
     def stop(self) -> None:
         """End now, whatever still waits; returns once the thread has ended."""
@@ -171,6 +192,7 @@ class Sender:
         self.core.expire(now_s, self._flights.batches())
         self._do()
         next_s = min(next_s, self.identity.ensure(self._line, now_s, self._quiet))
+        next_s = min(next_s, self._report(now_s))
         self.core.check_id()
         self._do()
         self._metadata.refresh(now_s, self._waiting, self._line)
@@ -183,6 +205,15 @@ class Sender:
             self._waiting.close_due(now_s, self._leaving)
         self.balance.weigh(now_s, self.cluster, self._waiting)
         self._wait(min(next_s, at_s))
+
+    def _report(self, now_s: float) -> float:
+        """Send metrics if it is time, once a broker has answered something else; returns when it
+        will be."""
+        reporter, line = self.reporter, self._line
+        left_s = reporter.due_s - self.cluster.clock.monotonic_s()
+        if left_s <= 0 and line.free and line.cluster.reached:
+            line.begin(reporter.run)
+        return now_s + max(left_s, 0.0) if left_s > 0 else now_s + LONGEST_S
 
     def _quiet(self) -> bool:
         """True if nothing is in flight."""
@@ -277,11 +308,14 @@ class Sender:
 
     def _count(self, batches: Collection[Batch]) -> None:
         """Count batches that were sent."""
-        self._request_records.add(sum(batch.count for batch in batches))
+        sent, now_s = self._sent, time.monotonic()
+        sent.request_records.add(sum(batch.count for batch in batches))
         for batch in batches:
-            self._batch_bytes.add(len(batch.data or b""))
+            sent.batch_bytes.add(len(batch.data or b""))
             if batch.posted:
-                self._retried += batch.count
+                sent.retried += batch.count
+            else:
+                sent.queue_ms.add((now_s - batch.begun_s) * 1000)
             batch.posted = True
 
     def _lost(
@@ -316,7 +350,10 @@ class Sender:
             return
         now_s = time.monotonic()
         patience_ms = self.cluster.options.request_timeout_ms
-        self._latency_ms.add((now_s - request.until_s) * 1000 + patience_ms)
+        latency_ms = (now_s - request.until_s) * 1000 + patience_ms
+        for times in (self._sent.latency_ms, self._sent.nodes.setdefault(node, Tally())):
+            times.add(latency_ms)
+        self._sent.throttle_ms.add(answer.throttle_time_ms)
         left = dict(request.batches)
         places = places_of(answer)
         for topic in answer.responses:
@@ -361,7 +398,7 @@ class Sender:
         self, batch: Batch, problem: errors.KafkalogError | None, base_offset: int = -1
     ) -> None:
         if problem is not None:
-            self._failed += batch.records
+            self._sent.failed += batch.records
             self._waiting.failed(problem, batch.records)
         elif self._on_delivery is not None:
             latency_ms = (time.monotonic() - batch.first_sent_s) * 1000

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalog.disk.layout import uuid_text
+
 if TYPE_CHECKING:
     from uuid import UUID
 
@@ -37,6 +39,6 @@ def read_clients(readings: Readings, telemetry: ClientTelemetry, labels: Labels[
             attributes = ",".join(f"{name}={text}" for name, text in metric.labels.items())
             readings.add(
                 "kafkalog_client_count_total" if metric.grows else "kafkalog_client_value",
-                metric.value, client_instance_id=str(number), client_id=one.client_id,
+                metric.value, client_instance_id=uuid_text(number), client_id=one.client_id,
                 software=software, metric=metric.name, attributes=attributes,
             )  # fmt: skip

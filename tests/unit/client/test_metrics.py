@@ -22,7 +22,9 @@ LIMIT_MS = LIMIT_S * 1000
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 NOTHING = {
     "record-send-total", "record-retry-total", "record-error-total", "records-per-request-avg",
-    "batch-size-avg", "batch-size-max", "byte-total", "request-total", "request-latency-avg",
+    "record-queue-time-avg", "record-queue-time-max", "produce-throttle-time-avg",
+    "produce-throttle-time-max", "batch-size-avg", "batch-size-max", "byte-total",
+    "request-total", "request-latency-avg",
     "request-latency-max", "requests-in-flight",
 }  # fmt: skip
 

@@ -118,7 +118,7 @@ SECURITY: dict[str, object] = {
     "sasl.login.refresh.window.factor": 0.8, "sasl.login.retry.backoff.max.ms": 10_000,
     "sasl.login.retry.backoff.ms": 100, "sasl.mechanism": "GSSAPI",
     "sasl.oauthbearer.header.urlencode": False, "security.protocol": "PLAINTEXT",
-    "ssl.enabled.protocols": ("TLSv1.2", "TLSv1.3"),
+    "enable.metrics.push": True, "ssl.enabled.protocols": ("TLSv1.2", "TLSv1.3"),
     "ssl.endpoint.identification.algorithm": "https", "ssl.keystore.type": "JKS",
     "ssl.protocol": "TLSv1.3", "ssl.truststore.type": "JKS",
 }  # fmt: skip

@@ -13,6 +13,7 @@ import pytest
 import kafkalog
 from kafkalog.batch import codecs
 from kafkalog.clock import ManualClock
+from kafkalog.disk.layout import uuid_text
 from kafkalog.errors import Closed
 from kafkalog.server import client_telemetry
 from kafkalog.server.broker import Broker, node_of
@@ -121,7 +122,7 @@ def test_pushed_metrics_are_kept_and_shown(
         (POINTS[0].name, {"transactional_id": "t"}, 6.0, True),
     ]
     shown = broker.metrics()
-    start = f'{{client_instance_id="{asked.client_instance_id}",client_id="raw",' \
+    start = f'{{client_instance_id="{uuid_text(asked.client_instance_id)}",client_id="raw",' \
             'software="test-client 1.2",metric="'  # fmt: skip
     labels = f'{start}{POINTS[0].name}",attributes="transactional_id=t"}}'
     assert shown[f"kafkalog_client_count_total{labels}"] == 6.0

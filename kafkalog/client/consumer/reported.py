@@ -1,0 +1,105 @@
+"""The metrics of a consumer: for its program, and for brokers that subscribe to them."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+from kafkalog.client.consumer.committer import Committer
+from kafkalog.client.consumer.group_heartbeats import GroupHeartbeats
+from kafkalog.client.consumer.group_membership import GroupMembership
+from kafkalog.client.consumer.heartbeat import HeartbeatThread
+from kafkalog.client.consumer.membership import Membership
+from kafkalog.client.consumer.positions import Positions
+from kafkalog.client.metrics import Tally, consumer_metrics
+from kafkalog.client.telemetry.payload import Figures
+from kafkalog.client.telemetry.reporter import Reporter
+from kafkalog.config.consumer import ConsumerConfig
+
+__all__ = ["Reported"]
+
+
+class Reported(Positions):
+    """The part of a consumer that counts."""
+
+    _config: ConsumerConfig
+    _heartbeats: HeartbeatThread | GroupHeartbeats
+    _membership: Membership | GroupMembership | None
+    _committer: Committer
+
+    def _begin_metrics(self) -> None:
+        here = weakref.ref(self)  # the thread that sends them keeps no consumer alive
+
+        def figures() -> Figures:
+            one = here()
+            return Figures({}, {}) if one is None else one._figures()
+
+        def labels() -> dict[str, str]:
+            one = here()
+            return {} if one is None else one._labels()
+
+        self._reporter = Reporter(self._cluster, "consumer", figures, labels)
+        self._reports = False
+        self._poll_begun_s = self._poll_ended_s = 0.0
+        self._idle = Tally()
+
+    @contextmanager
+    def _polled(self) -> Iterator[None]:
+        """Count a poll: the share of time that the consumer has waited, and its program has not
+        worked."""
+        now_s = time.monotonic()
+        if self._poll_begun_s and now_s > self._poll_begun_s:
+            self._idle.add((self._poll_ended_s - self._poll_begun_s) / (now_s - self._poll_begun_s))
+        self._poll_begun_s = now_s
+        if not self._reports and self._cluster.reached and self._cluster.options.pushes_metrics:
+            self._reports = True
+            self._committer.report(self._reporter)
+        try:
+            yield
+        finally:
+            self._poll_ended_s = time.monotonic()
+
+    def _figures(self) -> Figures:
+        """Those for brokers."""
+        opened = self._cluster.openings.count + self._committer.cluster.openings.count
+        values = {**self.metrics(), "connection-creation-total": float(opened),
+                  "poll-idle-ratio-avg": self._idle.avg}  # fmt: skip
+        return Figures(values, dict(self._fetcher.nodes))
+
+    def _labels(self) -> dict[str, str]:
+        config, member = self._config, self._membership
+        return {
+            "client_rack": config.client_rack, "group_id": config.group_id,
+            "group_instance_id": config.group_instance_id,
+            "group_member_id": "" if member is None else self._state.identity().member_id,
+        }  # fmt: skip
+
+    def metrics(self) -> dict[str, float]:
+        """Counts and averages so far, by the names of Kafka's metrics (docs/clients.md lists them).
+        From any thread, also after `close`."""
+        self._here()
+        fetcher, member, assigned = self._fetcher, self._membership, sorted(self._state.assigned)
+        lags = (self._reading.lag(tp, self._fetch_positions.stable_only) for tp in assigned)
+        return {
+            "records-consumed-total": float(self._reading.count),
+            "records-lag-max": float(max(lags, default=0)),
+            "assigned-partitions": float(len(assigned)),
+            "rebalance-total": float(member.member.rebalances if member else 0),
+            **consumer_metrics(
+                fetcher.fetch_bytes, fetcher.fetch_ms, self._committer.commit_ms,
+                self._heartbeats.beat_ms,
+            ),
+        }  # fmt: skip
+
+    def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
+        """The id under which brokers know this client's metrics (KIP-714); it is asked for if none
+        has given one yet.
+
+        Raises: ArgumentError: enable.metrics.push is false; UnsupportedVersion: the broker takes no
+        metrics; Timeout.
+        """
+        with self._used(timeout_ms):
+            return self._reporter.instance_id(self._cluster)

@@ -1,0 +1,81 @@
+"""A client's metrics as the payload of a push, under the names that KIP-714 gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from kafkalog.batch import codecs
+from kafkalog.client.metrics import Tally, group_of
+from kafkalog.client.telemetry.core import Asked
+from kafkalog.telemetry.otlp import Kind, Point, encode
+
+__all__ = ["Figures", "Payloads"]
+
+PREFIX = "org.apache.kafka."
+TOTAL, RATE = "-total", "-rate"
+CONNECTIONS = "connection-creation"
+"""The one standard metric that is a rate, too."""
+
+
+class Figures(NamedTuple):
+    """The metrics of a client now."""
+
+    values: Mapping[str, float]
+    """As its metrics() has them."""
+    nodes: Mapping[int, Tally]
+    """Times from a request to its answer, in ms, by node."""
+
+
+class Payloads:
+    """The payloads of one client: counts are sent as increases.  One thread at a time."""
+
+    def __init__(
+        self, kind: str, read: Callable[[], Figures], resource: Callable[[], Mapping[str, str]],
+        now_ms: int,
+    ) -> None:  # fmt: skip
+        """`kind`: producer or consumer; `resource`: labels of all its metrics."""
+        self._kind = kind
+        self._read = read
+        self._resource = resource
+        self._start_ms = self._last_ms = now_ms
+        self._sent: dict[str, float] = {}
+
+    def make(self, asked: Asked, now_ms: int) -> bytes | None:
+        """The payload, compressed; None: it is larger than the broker takes.  Counts that it has
+        are sent, whatever becomes of it, as in Kafka."""
+        figures = self._read()
+        seconds = max((now_ms - self._last_ms) / 1000, 0.001)
+        points = [one for one in self._points(figures, seconds, asked.delta)
+                  if asked.wants(one.name)]  # fmt: skip
+        start_ms = self._last_ms if asked.delta else self._start_ms
+        self._last_ms = now_ms
+        self._sent = {name: value for name, value in figures.values.items() if _counts(name)}
+        resource = {name: text for name, text in self._resource().items() if text}
+        data = codecs.compress(asked.codec, encode(points, resource, start_ms, now_ms))
+        return data if len(data) <= asked.max_bytes else None
+
+    def _points(self, figures: Figures, seconds: float, delta: bool) -> Iterator[Point]:
+        for name, value in figures.values.items():
+            full = self._name(name)
+            if not _counts(name):
+                yield Point(full, (), Kind.GAUGE, value)
+                continue
+            more = value - self._sent.get(name, 0.0)
+            yield Point(full, (), Kind.DELTA if delta else Kind.TOTAL, more if delta else value)
+            if name == CONNECTIONS + TOTAL:
+                yield Point(self._name(CONNECTIONS + RATE), (), Kind.GAUGE, more / seconds)
+        for node, times in sorted(figures.nodes.items()):
+            labels = (("node_id", str(node)),)
+            for name, value in (("avg", times.avg), ("max", times.most)):
+                full = f"{PREFIX}{self._kind}.node.request.latency.{name}"
+                yield Point(full, labels, Kind.GAUGE, value)
+
+    def _name(self, name: str) -> str:
+        """A metric's name: Kafka's group and name, joined by points."""
+        group = group_of(self._kind, name).removesuffix("-metrics")
+        return f"{PREFIX}{group}.{name}".replace("-", ".")
+
+
+def _counts(name: str) -> bool:
+    return name.endswith(TOTAL)

@@ -1,0 +1,112 @@
+"""Sends a client's metrics, in the turns of its threads; errors are only logged."""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import threading
+from collections.abc import Callable, Mapping
+from uuid import UUID
+
+from kafkalog import errors
+from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.failures import check_code
+from kafkalog.client.telemetry.core import NO_ID, Ask, Push, Schedule
+from kafkalog.client.telemetry.payload import Figures, Payloads
+from kafkalog.wire import apis
+
+__all__ = ["Reporter"]
+
+_logger = logging.getLogger(__name__)
+
+REQUEST_S = 3.0
+"""The longest that a request keeps its thread from other work."""
+LAST_S = 1.0
+"""The longest that the last push delays the client's end."""
+
+
+class Reporter:
+    """The metrics of one client.  Safe to use from several threads, each with a cluster of its
+    own."""
+
+    def __init__(
+        self, cluster: Cluster, kind: str, read: Callable[[], Figures],
+        resource: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:  # fmt: skip
+        """`cluster`: for its settings and clock; as Payloads."""
+        self._on = cluster.options.pushes_metrics
+        self._clock = cluster.clock
+        self._lock = threading.Lock()  # guards what follows, held during a request
+        self._schedule = Schedule(random.uniform)
+        self._payloads = Payloads(kind, read, resource, self._clock.now_ms())
+
+    @property
+    def due_s(self) -> float:
+        """When `run` has something to do, by the cluster's clock; infinite: never."""
+        return self._schedule.due_s if self._on else math.inf
+
+    def run(self, cluster: Cluster) -> None:
+        """Send the request that is due, to any broker.  It raises nothing."""
+        with self._lock:
+            if self.due_s <= self._clock.monotonic_s():
+                self._try(cluster, self._schedule.next(), REQUEST_S)
+
+    def end(self, cluster: Cluster) -> None:
+        """Send the last metrics, if a broker wants them.  It raises nothing."""
+        with self._lock:
+            last = self._schedule.last() if self._on else None
+            if last is not None:
+                self._try(cluster, last, LAST_S)
+
+    @property
+    def ends(self) -> bool:
+        """True if `end` would send something."""
+        return self._on and isinstance(self._schedule.next(), Push)
+
+    def instance_id(self, cluster: Cluster) -> UUID:
+        """The id that the brokers know this client by; the first call may ask for it.
+
+        Raises: ArgumentError: enable.metrics.push is false; UnsupportedVersion: the broker takes
+        no metrics; as Cluster.any.
+        """
+        if not self._on:
+            raise errors.ArgumentError("client_instance_id: enable.metrics.push is false")
+        with self._lock:
+            if self._schedule.instance_id == NO_ID:
+                code = self._send(cluster, Ask(NO_ID))
+                check_code(code, "the subscription to a client's metrics")
+            return self._schedule.instance_id
+
+    def _try(self, cluster: Cluster, what: Ask | Push, most_s: float) -> None:
+        try:
+            with cluster.patience.within(most_s):
+                self._send(cluster, what)
+        except Exception as problem:
+            if not isinstance(problem, errors.KafkalogError):
+                _logger.exception("metrics cannot be sent")
+            else:
+                _logger.debug("metrics were not sent: %s", problem)
+            self._schedule.failed(self._clock.monotonic_s())
+
+    def _send(self, cluster: Cluster, what: Ask | Push) -> int:
+        """The error of the answer."""
+        connection = cluster.any()
+        if isinstance(what, Ask):
+            asked = connection.call(
+                apis.GET_TELEMETRY_SUBSCRIPTIONS, {"client_instance_id": what.instance_id}
+            )
+            self._schedule.asked(asked, self._clock.monotonic_s())
+            return int(asked.error_code)
+        body = {
+            "client_instance_id": what.instance_id,
+            "subscription_id": what.asked.subscription_id,
+            "terminating": what.terminating,
+            "compression_type": what.asked.codec,
+            "metrics": self._payloads.make(what.asked, self._clock.now_ms()),
+        }
+        large = body["metrics"] is None
+        code = 0 if large else int(connection.call(apis.PUSH_TELEMETRY, body).error_code)
+        if not what.terminating:
+            self._schedule.pushed(code, self._clock.monotonic_s())
+        return code

@@ -1,0 +1,212 @@
+"""Producers and consumers that send their metrics to a broker."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+import kafkalog
+from kafkalog import Consumer, Producer, TopicPartition, aio, errors
+from kafkalog.telemetry.pushed import PushedMetrics
+from kafkalog.testing.broker import TestBroker
+from tests.support.waiting import LIMIT_S, wait_for
+
+PREFIX = "org.apache.kafka."
+OFF = {"enable.metrics.push": False}
+STANDARD = {
+    "producer": {
+        "connection.creation.rate", "connection.creation.total", "node.request.latency.avg",
+        "node.request.latency.max", "produce.throttle.time.avg", "produce.throttle.time.max",
+        "record.queue.time.avg", "record.queue.time.max",
+    },
+    "consumer": {
+        "connection.creation.rate", "connection.creation.total", "node.request.latency.avg",
+        "node.request.latency.max", "poll.idle.ratio.avg", "coordinator.commit.latency.avg",
+        "coordinator.commit.latency.max", "coordinator.assigned.partitions",
+        "fetch.manager.fetch.latency.avg", "fetch.manager.fetch.latency.max",
+    },
+}  # fmt: skip
+"""The metrics that KIP-714 wants of each client, without those of rebalances' durations."""
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[TestBroker]:
+    with TestBroker(tmp_path / "data") as made:
+        made.create_topic("t", 1)
+        yield made
+
+
+def subscribe(broker: TestBroker, metrics: str = "*", interval_ms: int = 100) -> None:
+    with kafkalog.Admin(broker.bootstrap_servers) as admin:
+        wanted = {"metrics": metrics, "interval.ms": interval_ms}
+        admin.alter_configs({("client_metrics", "all"): wanted}).check()
+
+
+def client(broker: TestBroker, client_id: str) -> PushedMetrics | None:
+    """The client, once it has sent metrics."""
+    found = [one for one in broker.broker.client_metrics()
+             if one.client_id == client_id and one.metrics]  # fmt: skip
+    return found[0] if found else None
+
+
+def values(broker: TestBroker, client_id: str) -> dict[str, float]:
+    found = client(broker, client_id)
+    return {} if found is None else {one.name: one.value for one in found.metrics}
+
+
+def test_the_last_push_has_everything(broker: TestBroker) -> None:
+    """The interval is long: what is there comes from the ends."""
+    subscribe(broker, interval_ms=60_000)
+    with Producer(broker.bootstrap_servers, client_id="p") as producer:
+        number = producer.client_instance_id()
+        for _ in range(5):
+            producer.send("t", b"x")
+    with Consumer(broker.bootstrap_servers, "t", group="g", client_id="c",
+                  auto_offset_reset="earliest") as consumer:  # fmt: skip
+        consumer.client_instance_id()
+        taken: list[Any] = []
+        wait_for(lambda: taken.extend(consumer.poll(100)) or len(taken) == 5, "all is read")
+    sent = values(broker, "p")
+    assert sent[f"{PREFIX}producer.record.send.total"] == 5
+    assert values(broker, "c")[f"{PREFIX}consumer.fetch.manager.records.consumed.total"] == 5
+    for client_id, kind in (("p", "producer"), ("c", "consumer")):
+        names = values(broker, client_id).keys()
+        assert {f"{PREFIX}{kind}.{name}" for name in STANDARD[kind]} - names == set()
+    found = client(broker, "p")
+    assert found is not None
+    assert (found.client_instance_id, found.software_name) == (number, "kafkalog")
+    labels = {one.name: one.labels for one in found.metrics}
+    assert labels[f"{PREFIX}producer.node.request.latency.avg"] == {"node_id": "1"}
+    other = client(broker, "c")
+    assert other is not None and other.metrics[0].labels["group_id"] == "g"
+
+
+def test_metrics_come_while_a_client_works(broker: TestBroker) -> None:
+    """Increases add up to the totals."""
+    subscribe(broker)
+    name = f"{PREFIX}producer.record.send.total"
+    read = f"{PREFIX}consumer.fetch.manager.records.consumed.total"
+    with (
+        Producer(broker.bootstrap_servers, client_id="p") as producer,
+        Consumer(broker.bootstrap_servers, client_id="c", auto_offset_reset="earliest") as consumer,
+    ):
+        consumer.assign([TopicPartition("t", 0)])
+        for count in (1, 2, 3):
+            producer.send("t", b"x").result(LIMIT_S)
+
+            def seen(count: int = count) -> bool:
+                consumer.poll(10)
+                found = values(broker, "p").get(name), values(broker, "c").get(read)
+                return found == (count, count)
+
+            wait_for(seen, "both have sent it")
+
+
+def test_only_requested_metrics_are_sent(broker: TestBroker) -> None:
+    subscribe(broker, f"{PREFIX}producer.record.", 60_000)
+    with Producer(broker.bootstrap_servers, client_id="p") as producer:
+        producer.client_instance_id()
+        producer.send("t", b"x")
+    names = set(values(broker, "p"))
+    record = ("send.total", "retry.total", "error.total", "queue.time.avg", "queue.time.max")
+    assert names == {f"{PREFIX}producer.record.{name}" for name in record}
+
+
+def test_without_subscriptions_nothing_is_sent(broker: TestBroker) -> None:
+    with Producer(broker.bootstrap_servers) as producer:
+        assert producer.client_instance_id() == producer.client_instance_id()
+        producer.send("t", b"x")
+    (found,) = broker.broker.client_metrics()
+    assert (found.metrics, found.interval_ms) == ((), 300_000)
+
+
+def test_clients_that_may_not_send_any(broker: TestBroker) -> None:
+    subscribe(broker)
+    with (
+        Producer(broker.bootstrap_servers, config=OFF) as producer,
+        Consumer(broker.bootstrap_servers, "t", config=OFF) as consumer,
+    ):
+        producer.send("t", b"x").result(LIMIT_S)
+        consumer.poll(0)
+        for one in (producer, consumer):
+            with pytest.raises(errors.ArgumentError, match=r"enable\.metrics\.push"):
+                one.client_instance_id()
+    assert broker.broker.client_metrics() == []
+
+
+def test_a_broker_without_a_receiver(tmp_path: Path) -> None:
+    config = {"kafkalog.client.metrics.enable": False}
+    with TestBroker(tmp_path / "data", config=config) as broker:
+        broker.create_topic("t", 1)
+        with (
+            Producer(broker.bootstrap_servers) as producer,
+            Consumer(broker.bootstrap_servers, "t") as consumer,
+        ):
+            producer.send("t", b"x").result(LIMIT_S)
+            for one in (producer, consumer):
+                with pytest.raises(errors.UnsupportedVersion, match="GetTelemetrySubscriptions"):
+                    one.client_instance_id()
+
+
+def test_a_broker_that_is_silent_about_metrics_holds_up_nothing(broker: TestBroker) -> None:
+    """Records and the end of the client do not wait for it."""
+    subscribe(broker)
+    with Producer(broker.bootstrap_servers, client_id="p") as producer:
+        producer.client_instance_id()
+        silent = broker.delay("PushTelemetry", 3_600_000, times=None)
+        wait_for(lambda: silent.hits, "it has pushed")
+        producer.send("t", b"x").result(LIMIT_S)
+        assert producer.client_instance_id().version == 4
+    assert values(broker, "p") == {}
+
+
+@pytest.mark.parametrize("error", ["THROTTLING_QUOTA_EXCEEDED", "INVALID_RECORD"])
+def test_refused_clients_go_on(broker: TestBroker, error: str) -> None:
+    subscribe(broker)
+    refused = broker.fail("PushTelemetry", error)
+    with Producer(broker.bootstrap_servers) as producer:
+        producer.client_instance_id()
+        wait_for(lambda: refused.hits, "it has pushed")
+        producer.send("t", b"x").result(LIMIT_S)
+
+
+def test_asyncio_has_the_id_too(broker: TestBroker) -> None:
+    async def both() -> tuple[UUID, UUID]:
+        async with (
+            aio.Producer(broker.bootstrap_servers) as producer,
+            aio.Consumer(broker.bootstrap_servers, "t") as consumer,
+        ):
+            return await producer.client_instance_id(), await consumer.client_instance_id()
+
+    one, other = asyncio.run(both())
+    assert one != other
+    known = {found.client_instance_id for found in broker.broker.client_metrics()}
+    assert known == {one, other}
+
+
+def test_clients_of_a_store_send_theirs(tmp_path: Path) -> None:
+    with kafkalog.Store(tmp_path / "d") as store:
+        store.create_topic("t")
+        every = {"metrics": "*", "interval.ms": "60000"}
+        store.admin.alter_configs({("client_metrics", "all"): every}).check()
+        with store.producer() as producer:
+            producer.client_instance_id()
+            producer.send("t", b"x")
+        (found,) = store.client_metrics()
+        assert found.address == "inside" and len(found.metrics) > 10
+
+
+def test_a_dropped_consumer_is_not_kept_by_its_metrics(broker: TestBroker) -> None:
+    subscribe(broker)
+    held = [Consumer(broker.bootstrap_servers, "t", client_id="c")]
+    wait_for(lambda: held[0].poll(10) or client(broker, "c"), "it has pushed")
+    gone = weakref.ref(held.pop())
+    gc.collect()
+    wait_for(lambda: gone() is None, "it is gone")
