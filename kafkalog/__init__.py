@@ -30,7 +30,7 @@ from kafkalog.types import (
 )
 
 if _t.TYPE_CHECKING:
-    from kafkalog import aio, arrow, pandas, polars, serializers
+    from kafkalog import aio, arrow, opentelemetry, pandas, polars, serializers
     from kafkalog.client.admin import Admin
     from kafkalog.client.buffer.delivery import (
         Delivery,
@@ -180,6 +180,7 @@ __all__ = [
     "aio",
     "arrow",
     "errors",
+    "opentelemetry",
     "pandas",
     "polars",
     "serializers",
@@ -253,7 +254,7 @@ _LAZY = {
     "UserScramCredentialDeletion": "kafkalog.client.calls.users",
     "UserScramCredentialUpsertion": "kafkalog.client.calls.users",
 }
-_MODULES = ("aio", "arrow", "pandas", "polars", "serializers")
+_MODULES = ("aio", "arrow", "opentelemetry", "pandas", "polars", "serializers")
 
 
 def _later(module: str, name: str) -> _t.Any:

@@ -24,11 +24,21 @@ from kafkalog.store import Store, broker_of
 if TYPE_CHECKING:
     from prometheus_client.core import Metric as Family
 
-__all__ = ["MetricsCollector"]
+__all__ = ["TOTAL", "ClientValue", "MetricsCollector", "Sources"]
 
-_TOTAL = "-total"
+TOTAL = "_total"
 _GONE = (Closed, ForkedHandle, ReadOnly, StorageOffline)
 """A source with these has nothing to show any more, or not here."""
+
+
+class ClientValue(NamedTuple):
+    """A metric of a client."""
+
+    name: str
+    """As the JMX exporter gives it to Java's clients; that of a count ends with TOTAL."""
+    client_id: str
+    value: float
+    text: str
 
 
 class _Source(NamedTuple):
@@ -39,23 +49,12 @@ class _Source(NamedTuple):
     """The label of a client; empty: it is none."""
 
 
-class MetricsCollector:
-    """Shows metrics through prometheus_client, next to the program's own:
-
-        prometheus_client.REGISTRY.register(kafkalog.MetricsCollector(broker, producer))
-
-    Sources are at most one `Broker` or `Store`, and any number of `Log`, `Producer` and `Consumer`,
-    also asyncio's.  A source is not kept alive; it disappears with its end, a closed client once
-    nobody has it any more.  Safe to use from many threads; a forked child needs one of its own.
-    """
+class Sources:
+    """Brokers, logs and clients of this process, none of which is kept alive.  Safe to use from
+    many threads."""
 
     def __init__(self, *sources: Any) -> None:
-        """Show these; `add` adds others.
-
-        Raises: MissingPackage (prometheus-client), ArgumentError: another object, or a second
-        broker or store.
-        """
-        exposition.required("kafkalog.MetricsCollector")
+        """Raises: ArgumentError: another object, or a second broker or store."""
         self._pid = os.getpid()
         self._lock = threading.Lock()  # guards what follows
         self._sources: list[_Source] = []
@@ -86,19 +85,16 @@ class MetricsCollector:
             )  # fmt: skip
             self._sources.append(_Source(weakref.ref(source), client_id))
 
-    def describe(self) -> Sequence[Family]:
-        """Nothing, so that registering reads no metrics."""
-        return ()
-
-    def collect(self) -> Iterator[Family]:
-        """The metrics now; of a source that has ended none, and in a forked child none."""
+    def read(self) -> tuple[Readings, list[ClientValue]]:
+        """The metrics now: of brokers and logs, and of clients; of a source that has ended none,
+        and in a forked child none."""
+        readings = Readings(METRICS)
         if self._pid != os.getpid():
-            return  # also the lock may be held by a thread that this process does not have
+            return readings, []  # the lock may be held by a thread that this process does not have
         with self._lock:
             self._sources = [one for one in self._sources if one.seen() is not None]
             sources = [(there, one.client_id) for one in self._sources
                        if (there := one.seen()) is not None]  # fmt: skip
-        readings = Readings(METRICS)
         logs, clients = [], []
         for there, client_id in sources:
             if client_id:
@@ -108,8 +104,46 @@ class MetricsCollector:
             else:
                 readings = _read(there) or readings
         _read_logs(readings, logs)
+        return readings, list(_clients(clients))
+
+
+class MetricsCollector(Sources):
+    """Shows metrics through prometheus_client, next to the program's own:
+
+        prometheus_client.REGISTRY.register(kafkalog.MetricsCollector(broker, producer))
+
+    Sources are at most one `Broker` or `Store`, and any number of `Log`, `Producer` and `Consumer`,
+    also asyncio's.  A source is not kept alive; it disappears with its end, a closed client once
+    nobody has it any more.  Safe to use from many threads; a forked child needs one of its own.
+    """
+
+    def __init__(self, *sources: Any) -> None:
+        """Show these; `add` adds others.
+
+        Raises: MissingPackage (prometheus-client), ArgumentError: another object, or a second
+        broker or store.
+        """
+        exposition.required("kafkalog.MetricsCollector")
+        super().__init__(*sources)
+
+    def describe(self) -> Sequence[Family]:
+        """Nothing, so that registering reads no metrics."""
+        return ()
+
+    def collect(self) -> Iterator[Family]:
+        """The metrics now; of a source that has ended none, and in a forked child none."""
+        from prometheus_client import core
+
+        readings, clients = self.read()
         yield from exposition.families(readings)
-        yield from _clients(clients)
+        made: dict[str, Any] = {}
+        for name, client_id, value, text in clients:
+            if name not in made:
+                family = (core.CounterMetricFamily if name.endswith(TOTAL)
+                          else core.GaugeMetricFamily)  # fmt: skip
+                made[name] = family(name.removesuffix(TOTAL), text, labels=["client_id"])
+            made[name].add_metric([client_id], value)
+        yield from made.values()
 
 
 def _client_id(source: Any, taken: set[str]) -> str:
@@ -163,10 +197,7 @@ def _now(client: Any) -> dict[str, float]:
     return {}
 
 
-def _clients(clients: Sequence[tuple[Any, str]]) -> Iterator[Family]:
-    from prometheus_client import core
-
-    made: dict[str, Any] = {}
+def _clients(clients: Sequence[tuple[Any, str]]) -> Iterator[ClientValue]:
     for client, client_id in clients:
         try:
             values = _now(client)
@@ -176,9 +207,4 @@ def _clients(clients: Sequence[tuple[Any, str]]) -> Iterator[Family]:
         for name, value in values.items():
             full = f"kafka_{kind}_{group_of(kind, name)}_{name}".replace("-", "_")
             text = f"The client's {name}: see docs/clients.md of kafkalog."
-            if full not in made:
-                family = (core.CounterMetricFamily if name.endswith(_TOTAL)
-                          else core.GaugeMetricFamily)  # fmt: skip
-                made[full] = family(full.removesuffix("_total"), text, labels=["client_id"])
-            made[full].add_metric([client_id], value)
-    yield from made.values()
+            yield ClientValue(full, client_id, value, text)

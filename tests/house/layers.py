@@ -31,7 +31,7 @@ PYTHON = [
     ["server"],
     ["store", "aio"],
     ["collector"],
-    ["frames", "pushdown"],
+    ["frames", "pushdown", "opentelemetry"],
     ["polars", "pandas", "arrow"],
     ["__init__"],
     ["testing"],

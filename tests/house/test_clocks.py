@@ -26,6 +26,7 @@ READERS = {
     "kafkalog/cli/transactions.py": "an age, from the time that a broker tells",
     "kafkalog/cli/resets.py": "the time of records to go back to",
     "kafkalog/cli/holds.py": "the end of a hold, which is a time in a file",
+    "kafkalog/opentelemetry.py": "where a span begins, for readers",
     "kafkalog/cli/inputs.py": "the year of a line that tells none",
     "kafkalog/testing/security.py": "the dates of a test certificate",
     "spark_connector/pyspark_kafkalog/sink/staging.py": "the time of a record",

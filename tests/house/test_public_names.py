@@ -41,6 +41,7 @@ TYPES = {"double", "int", "json", "long", "string"}
 PUBLIC = {
     "kafkalog.aio": {"Admin", "Consumer", "Producer", "ShareConsumer"},
     "kafkalog.arrow": {"dataset"},
+    "kafkalog.opentelemetry": {"instrument", "observe", "process", "uninstrument"},
     "kafkalog.pandas": {"read"},
     "kafkalog.polars": {"scan"},
     "kafkalog.pytest_plugin": {
