@@ -54,7 +54,7 @@ class Reported(Positions):
         if self._poll_begun_s and now_s > self._poll_begun_s:
             self._idle.add((self._poll_ended_s - self._poll_begun_s) / (now_s - self._poll_begun_s))
         self._poll_begun_s = now_s
-        if not self._reports and self._cluster.reached and self._cluster.options.pushes_metrics:
+        if not self._reports and self._reporter.may_begin(self._cluster):
             self._reports = True
             self._committer.report(self._reporter)
         try:

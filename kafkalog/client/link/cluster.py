@@ -11,7 +11,7 @@ import random
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kafkalog import errors
 from kafkalog.client.link.chunks import portions
@@ -230,6 +230,11 @@ class Cluster(Known):
                 return self._first
         assert problem is not None  # there is at least one server
         raise problem
+
+    def offers(self, api: Any) -> bool:
+        """True if a broker that is connected serves an API."""
+        connections = (self._first, *self._open.values())
+        return any(one is not None and not one.closed and one.knows(api) for one in connections)
 
     # ---- metadata ----------------------------------------------------------------------
 

@@ -207,11 +207,11 @@ class Sender:
         self._wait(min(next_s, at_s))
 
     def _report(self, now_s: float) -> float:
-        """Send metrics if it is time, once a broker has answered something else; returns when it
+        """Send metrics if it is time, and a broker that is connected takes them; returns when it
         will be."""
         reporter, line = self.reporter, self._line
         left_s = reporter.due_s - self.cluster.clock.monotonic_s()
-        if left_s <= 0 and line.free and line.cluster.reached:
+        if left_s <= 0 and line.free and reporter.may_begin(line.cluster):
             line.begin(reporter.run)
         return now_s + max(left_s, 0.0) if left_s > 0 else now_s + LONGEST_S
 

@@ -41,6 +41,10 @@ class Reporter:
         self._schedule = Schedule(random.uniform)
         self._payloads = Payloads(kind, read, resource, self._clock.now_ms())
 
+    def may_begin(self, cluster: Cluster) -> bool:
+        """True if a broker that `cluster` is connected to takes metrics, and it may have them."""
+        return self._on and cluster.offers(apis.GET_TELEMETRY_SUBSCRIPTIONS)
+
     @property
     def due_s(self) -> float:
         """When `run` has something to do, by the cluster's clock; infinite: never."""

@@ -16,6 +16,7 @@ import kafkalog
 from kafkalog import Consumer, Producer, TopicPartition, aio, errors
 from kafkalog.telemetry.pushed import PushedMetrics
 from kafkalog.testing.broker import TestBroker
+from kafkalog.testing.security import Security
 from tests.support.waiting import LIMIT_S, wait_for
 
 PREFIX = "org.apache.kafka."
@@ -210,3 +211,26 @@ def test_a_dropped_consumer_is_not_kept_by_its_metrics(broker: TestBroker) -> No
     gone = weakref.ref(held.pop())
     gc.collect()
     wait_for(lambda: gone() is None, "it is gone")
+
+
+def test_a_client_with_few_rights_sends_its_metrics(tmp_path: Path) -> None:
+    """Over TLS, after a login, and without a permission for it; it may not change subscriptions."""
+    security = Security(
+        "sasl_ssl", {"alice": "secret"}, acls=[("alice", "WRITE,DESCRIBE", "topic", "t")]
+    )
+    with TestBroker(tmp_path / "data", security=security) as broker:
+        broker.create_topic("t", 1)
+        store = broker.broker.store
+        every = {"metrics": "*", "interval.ms": "60000"}
+        store.admin.alter_configs({("client_metrics", "all"): every}).check()
+        config = broker.client_config("kafkalog")
+        servers = config.pop("bootstrap.servers")
+        with Producer(servers, config=config) as producer:
+            producer.client_instance_id()
+            producer.send("t", b"x").result(LIMIT_S)
+        (found,) = [one for one in broker.broker.client_metrics() if one.metrics]
+        assert found.address == "127.0.0.1"
+        with kafkalog.Admin(servers, config=config) as admin:
+            outcome = admin.alter_configs({("client_metrics", "all"): {"metrics": "a."}})
+            (problem,) = outcome.errors.values()
+            assert isinstance(problem, errors.ClusterAuthorizationFailed)
