@@ -105,6 +105,8 @@ class Report:
 
     findings: list[Finding] = field(default_factory=list)
     counters: Counter[str] = field(default_factory=Counter)
+    watch: Callable[[int], None] | None = field(default=None, repr=False, compare=False)
+    """Called with the bytes of batches that were checked, again and again."""
 
     @property
     def clean(self) -> bool:

@@ -152,11 +152,11 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
     def __init__(self, prog: str) -> None:
         width = int(columns) if (columns := os.environ.get("COLUMNS", "")).isdigit() else 0
+        out = sys.__stdout__
         if not width:
             try:
-                output = sys.__stdout__
-                width = os.get_terminal_size(output.fileno() if output else -1).columns
-            except (AttributeError, ValueError, OSError):
+                width = 80 if out is None else os.get_terminal_size(out.fileno()).columns
+            except (ValueError, OSError):  # it is no terminal, or closed
                 width = 80
         super().__init__(prog, width=width - 2)
 

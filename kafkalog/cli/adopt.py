@@ -4,7 +4,7 @@ import argparse
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.common import UsageError, add_dir, table
+from kafkalog.cli.common import UsageError, add_dir, json_line, table
 
 if TYPE_CHECKING:
     from kafkalog.kraft.kraftlog import MetadataLog
@@ -27,6 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="show the topics that would be adopted"
     )
+    parser.add_argument("--json", action="store_true", help="one JSON object per topic")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -43,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"{options.dir}: no such directory") from None
     if options.dry_run:
-        return _preview(options.dir)
+        return _preview(options.dir, options.json)
     with Manager(options.dir, mode="r") as reader:
         number = node_number(options.dir, reader.meta, options.node_id, clustered=False)
     with Manager(options.dir, adopt=True, node_id=None) as manager:
@@ -54,11 +55,11 @@ def run(options: argparse.Namespace) -> int:
             manager.abandon()  # an orderly end would write, too
             raise
         with metadata:
-            _print(metadata, options.dir)
+            _print(metadata, options.dir, options.json)
     return 0
 
 
-def _preview(directory: str) -> int:
+def _preview(directory: str, as_json: bool) -> int:
     from kafkalog.directory.manager import Manager
     from kafkalog.disk.layout import METADATA_TOPIC
     from kafkalog.errors import NotFound
@@ -70,12 +71,24 @@ def _preview(directory: str) -> int:
         except NotFound:
             known = set()
         found = [topic for topic in manager.topics() if topic not in {METADATA_TOPIC, *known}]
-        rows = [[topic, str(len(manager.partitions(topic)))] for topic in found]
+        counts = {topic: len(manager.partitions(topic)) for topic in found}
+    if as_json:
+        for topic, count in counts.items():
+            print(json_line({"topic": topic, "folders": count}))
+        return 0
+    rows = [[topic, str(count)] for topic, count in counts.items()]
     print(table(["topic", "folders"], rows) if rows else f"{directory}: nothing to adopt")
     return 0
 
 
-def _print(metadata: "MetadataLog", directory: str) -> None:
+def _print(metadata: "MetadataLog", directory: str, as_json: bool) -> None:
+    if as_json:
+        for name, topic in sorted(metadata.image.topics.items()):
+            if name in metadata.adopted:
+                settings = dict(metadata.image.config(2, name))
+                count = len(topic.partitions)
+                print(json_line({"topic": name, "partitions": count, "settings": settings}))
+        return
     rows = [
         [topic.name, str(len(topic.partitions)), ",".join(
             f"{name}={value}"

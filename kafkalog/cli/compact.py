@@ -1,6 +1,7 @@
 """`kafkalog compact`: keeps only the last record of each key."""
 
 import argparse
+import math
 import time
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from kafkalog.cli.common import (
     show_bytes,
     table,
 )
+from kafkalog.cli.progress import BytesProgress
 
 if TYPE_CHECKING:
     from kafkalog.log.log import Log
@@ -137,9 +139,15 @@ def _execute(
     from kafkalog.log.compaction import Limits, Throttle
     from kafkalog.log.log import Log
 
-    rate = options.max_bytes_per_second
-    throttle = Throttle(rate, SystemClock()) if rate else None
-    limits = Limits(options.memory << 20, throttle=throttle)
+    progress = BytesProgress(0)  # a round reads some bytes twice: there is no total
+
+    class Watched(Throttle):
+        def done(self, count: int) -> None:
+            progress.done(count)
+            super().done(count)
+
+    rate = options.max_bytes_per_second or math.inf
+    limits = Limits(options.memory << 20, throttle=Watched(rate, SystemClock()))
     rows = []
     for tp, path in parts.items():
         start = time.monotonic()
@@ -147,6 +155,7 @@ def _execute(
             if options.roll:
                 log.roll()
             done = log.compact(limits)
+        progress.clear()
         seconds = time.monotonic() - start
         if options.json:
             row = {"topic": tp.topic, "partition": tp.partition, **done._asdict()}

@@ -1,6 +1,7 @@
 """`kafkalog consume`: prints records of a directory's or a cluster's topics as lines."""
 
 import argparse
+import contextlib
 import heapq
 import itertools
 import re
@@ -139,7 +140,7 @@ def run(options: argparse.Namespace) -> int:
     if options.dir is not None:
         refuse(options, "needs --bootstrap-server", group=None)
     output = Output(form, options.max_messages)
-    with open_backend(options) as backend:
+    with open_backend(options) as backend, contextlib.closing(output):
         topics = _topics(backend, options)
         if options.group is None:
             refuse(options, "is for --group", instance_id=None)

@@ -14,6 +14,7 @@ from kafkalog.cli.common import (
     UsageError,
     add_dir,
     count_argument,
+    json_line,
     plural,
     repeated,
     settings_of,
@@ -78,6 +79,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_errors(parser)
     add_fields(parser)
     add_times(parser)
+    parser.add_argument("--json", action="store_true", help="the summary as one JSON object")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -283,6 +285,13 @@ class _Run:
         stored = sum(log.size_bytes for log in writer.logs) - writer.stored_before
         files, parts = len(self.options.file), len(writer.logs)
         ratio = f", {writer.bytes / stored:.1f} to 1" if stored > 0 else ""
+        if self.options.json:
+            print(json_line({
+                "topic": self.options.topic, "partitions": parts, "files": files,
+                "records": writer.records, "bytes": writer.bytes, "stored_bytes": stored,
+                "seconds": round(seconds, 3), "skipped": self.errors, "blank": self.blank,
+            }), flush=True)  # fmt: skip
+            return
         skipped = left_out(self.errors, self.blank)
         print(
             f"{plural(writer.records, 'record')} ({show_bytes(writer.bytes)}) from "

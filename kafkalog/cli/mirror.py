@@ -5,8 +5,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.common import CODECS, count_argument, plural, show_bytes, warn
-from kafkalog.cli.progress import INTERVAL_S
+from kafkalog.cli.common import CODECS, count_argument, json_line, plural, show_bytes, warn
+from kafkalog.cli.progress import INTERVAL_S, on_terminal
 from kafkalog.cli.remote import read_config
 from kafkalog.cli.signals import default_again, on_signals
 
@@ -100,6 +100,7 @@ def _tuning(parser: argparse.ArgumentParser) -> None:
         "--report-s", type=count_argument, default=10, metavar="S",
         help="how often to print the progress if stderr is no terminal (default 10)",
     )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="the totals as one JSON object")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -133,6 +134,9 @@ def run(options: argparse.Namespace) -> int:
             status = mirror.copy() if options.once else mirror.run()
         finally:
             view.clear()
+    if options.json:
+        print(json_line(status._asdict()))
+        return 1 if status.aside else 0
     print(view.line(status))
     if status.returned:
         names = sorted(status.returned)
@@ -148,7 +152,7 @@ class _View:
     """Shows the progress on a terminal's last line, or as a line at intervals."""
 
     def __init__(self, report_s: int) -> None:
-        self.terminal = sys.stderr.isatty()
+        self.terminal = on_terminal()
         self.pause_s = INTERVAL_S if self.terminal else report_s
         self.begun_s = time.monotonic()
         self.next_s = self.begun_s + self.pause_s

@@ -2,11 +2,15 @@
 
 import itertools
 import json
+import os
 import re
+import stat
 import sys
 from collections.abc import Callable, Iterable
+from typing import TextIO
 
 from kafkalog.cli.common import UsageError, json_bytes, json_line, show_time
+from kafkalog.cli.progress import Progress
 from kafkalog.types import Record
 
 __all__ = ["Format", "Output", "format_of", "kafka_format"]
@@ -21,6 +25,9 @@ class Output:
         """`limit`: how many records; None: all."""
         self.form = form
         self.left = sys.maxsize if limit is None else limit
+        self._progress = Progress(0)
+        self._progress.enabled &= _is_file(sys.stdout)  # otherwise the lines show it
+        self._records = self._bytes = 0
 
     def write(self, records: Iterable[Record]) -> Record | None:
         """Print records up to the limit; returns the last one that was printed."""
@@ -30,13 +37,27 @@ class Output:
             lines.append(self.form(last))
         if lines:
             self.left -= len(lines)
-            sys.stdout.buffer.write(b"\n".join(lines) + b"\n")
+            data = b"\n".join(lines) + b"\n"
+            sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
+            self._records, self._bytes = self._records + len(lines), self._bytes + len(data)
+            self._progress.update(self._records, self._bytes)
         return last
+
+    def close(self) -> None:
+        """Clear the progress of a terminal."""
+        self._progress.clear()
 
     def enough(self) -> bool:
         """True if the limit is reached."""
         return self.left == 0
+
+
+def _is_file(stream: TextIO) -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):  # it was replaced, or closed
+        return False
 
 
 # ---- formats -------------------------------------------------------------------------------

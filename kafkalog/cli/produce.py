@@ -13,6 +13,7 @@ from kafkalog.cli.common import (
     CODECS,
     CommandError,
     UsageError,
+    json_line,
     plural,
     repeated,
     show_bytes,
@@ -113,6 +114,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="as Kafka's console producer: parse.key=true, key.separator=TEXT",
     )
     add_times(parser)
+    parser.add_argument("--json", action="store_true", help="the summary as one JSON object")
 
 
 def _sending_arguments(parser: argparse.ArgumentParser) -> None:
@@ -349,6 +351,15 @@ class _Run:
         """Print the summary: on stderr if the input is typed or piped, else on stdout."""
         seconds = self.progress.seconds()
         parts = len(self.partitions)
+        where = sys.stderr if "-" in self.files else sys.stdout
+        if self.options.json:
+            print(json_line({
+                "topic": self.options.topic, "partitions": parts, "records": self.records,
+                "bytes": self.bytes, "seconds": round(seconds, 3),
+                "acknowledged": self.options.acks != "0", "skipped": self.errors,
+                "blank": self.blank,
+            }), file=where)  # fmt: skip
+            return
         skipped = left_out(self.errors, self.blank)
         sure = "sent" if self.options.acks == "0" else "acknowledged"
         print(
@@ -356,5 +367,5 @@ class _Run:
             f"{self.options.topic} ({plural(parts, 'partition')}) in {seconds:.2f} s: "
             f"{self.records / seconds:,.0f} records/s, {show_bytes(self.bytes / seconds)}/s"
             f"{skipped}",
-            file=sys.stderr if "-" in self.files else sys.stdout,
+            file=where,
         )

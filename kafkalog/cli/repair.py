@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from kafkalog.cli.checking import checked
 from kafkalog.cli.common import UsageError, agreed, json_line, plural
 
 EXAMPLES = """\
@@ -36,12 +37,8 @@ def run(options: argparse.Namespace) -> int:
     """Show or execute the plan; returns 0 if nothing is left to repair."""
     from kafkalog.inspect.lost import lost_with
     from kafkalog.inspect.repair import apply, plan
-    from kafkalog.inspect.verify.files import verify
 
-    try:
-        report = verify(options.path, deep=options.deep)
-    except ValueError as problem:
-        raise UsageError(str(problem)) from None
+    report = checked([options.path], options.deep)
     actions = plan(report)
     lost: list[str] = []
     for action in actions:
@@ -71,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
         for sentence in apply(work):
             if not options.json:
                 print(f"done: {sentence}")
-        report = verify(options.path, deep=options.deep)
+        report = checked([options.path], options.deep)
         work = [action for action in plan(report) if action.kind != "leave"]
     if not options.json:
         print("verify: clean" if report.clean else "verify: NOT CLEAN, see kafkalog verify")

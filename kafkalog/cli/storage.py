@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.cli.common import CommandError, UsageError, repeated
+from kafkalog.cli.common import CommandError, UsageError, json_line, repeated
 from kafkalog.cli.remote import action_of, add_actions, say
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ OPTIONS = {
     "add_scram": ("format",),
     "ignore_formatted": ("format",),
     "release_version": ("format", "version-mapping"),
+    "json": ("info", "version-mapping"),
 }
 """The options that belong to some actions only."""
 DEFAULT = None
@@ -95,6 +96,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="format: leave directories as they are that are formatted already",
     )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="info: one JSON object; version-mapping: one per feature",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -108,10 +114,10 @@ def run(options: argparse.Namespace) -> int:
         say(uuid_text(random_topic_id()))
         return 0
     if action == "version-mapping":
-        return _mapping(options.release_version)
+        return _mapping(options.release_version, options.json)
     if options.config is None:
         raise UsageError(f"storage {action}: which node? give --config FILE")
-    return _format(options) if action == "format" else _info(options.config)
+    return _format(options) if action == "format" else _info(options.config, options.json)
 
 
 # ---- format --------------------------------------------------------------------------------------
@@ -236,7 +242,7 @@ def _credentials(texts: list[str], levels: dict[str, int]) -> list[tuple[str, An
 # ---- the rest ------------------------------------------------------------------------------------
 
 
-def _mapping(release: str | None) -> int:
+def _mapping(release: str | None, as_json: bool) -> int:
     from kafkalog.kraft.format import parse_release
     from kafkalog.metadata.image import METADATA_VERSION
     from kafkalog.metadata.levels import (
@@ -248,20 +254,28 @@ def _mapping(release: str | None) -> int:
     )
 
     level = LEVEL if release is None else parse_release(release)
-    print(f"{METADATA_VERSION}={level} ({release or RELEASES[level - 1]})")
+    name = release or RELEASES[level - 1]
     found = {KRAFT_VERSION: int(level >= KRAFT_VERSION_SINCE), **FIRST_LEVELS[level]}
-    for name, one in sorted(found.items()):
-        if name != METADATA_VERSION:
-            print(f"{name}={one}")
+    found.pop(METADATA_VERSION, None)
+    if as_json:
+        print(json_line({"feature": METADATA_VERSION, "level": level, "release": name}))
+    else:
+        print(f"{METADATA_VERSION}={level} ({name})")
+    for feature, one in sorted(found.items()):
+        print(json_line({"feature": feature, "level": one}) if as_json else f"{feature}={one}")
     return 0
 
 
-def _info(path: str) -> int:
+def _info(path: str, as_json: bool) -> int:
     """Kafka's report; 1: there are problems."""
     from kafkalog.cli.node_file import read_node_file
 
     node = read_node_file(path)
     there, problems, first = _looked(node)
+    if as_json:
+        metadata = None if first is None else _properties(first)
+        print(json_line({"directories": there, "metadata": metadata, "problems": problems}))
+        return 1 if problems else 0
     if there:
         say("Found log directory:" if len(there) == 1 else "Found log directories:")
         say("\n".join(f"  {one}" for one in there) + "\n")
@@ -311,8 +325,11 @@ def _looked(node: "NodeFile") -> "tuple[list[str], list[str], MetaProperties | N
 
 
 def _shown(meta: "MetaProperties") -> str:
+    return ", ".join(f"{name}={value}" for name, value in sorted(_properties(meta).items()))
+
+
+def _properties(meta: "MetaProperties") -> dict[str, str]:
     from kafkalog.config.properties import parse_properties
     from kafkalog.disk.layout import render_meta_properties
 
-    found = parse_properties(render_meta_properties(meta).decode())
-    return ", ".join(f"{name}={value}" for name, value in sorted(found.items()))
+    return dict(parse_properties(render_meta_properties(meta).decode()))

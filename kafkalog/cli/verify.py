@@ -3,7 +3,8 @@
 import argparse
 import time
 
-from kafkalog.cli.common import UsageError, json_line, show_bytes
+from kafkalog.cli.checking import checked
+from kafkalog.cli.common import json_line, show_bytes
 
 EXAMPLES = """\
 example:
@@ -30,14 +31,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the report; returns 0 if there is no damage."""
-    from kafkalog.inspect.verify.files import verify
     from kafkalog.report import KINDS
 
     start = time.monotonic()
-    try:
-        report = verify(options.path, deep=options.deep)
-    except ValueError as problem:
-        raise UsageError(str(problem)) from None
+    report = checked(options.path, options.deep)
     if options.json:
         print(json_line(report.as_dict()))
         return 0 if report.clean else 1

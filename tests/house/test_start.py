@@ -1,4 +1,4 @@
-"""A start imports only what it needs: counted, as times differ from machine to machine."""
+"""A start imports no more than it needs: counted, as times differ from machine to machine."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def imported(program: str) -> set[str]:
     ],
     ids=["Log", "--help", "Broker"],
 )  # fmt: skip
-def test_a_start_imports_only_its_needs(
+def test_a_start_imports_no_more_than_it_needs(
     program: str, own: int, others: int, absent: set[str]
 ) -> None:
     found = imported(program)

@@ -142,6 +142,8 @@ class BatchCheck:
         counters = self.report.counters
         control = (table["attributes"] & lib.KL_ATTR_CONTROL) != 0
         counters["batches"] += len(table)
+        if self.report.watch is not None:
+            self.report.watch(int(table["batch_bytes"].sum(dtype=np.int64)))
         counters["records"] += int(table["record_count"][~control].sum(dtype=np.int64))
         counters["control_records"] += int(table["record_count"][control].sum(dtype=np.int64))
         previous = np.concatenate(([self.last_offset], table["last_offset"][:-1]))

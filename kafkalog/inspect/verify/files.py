@@ -10,7 +10,7 @@ memory is bounded by the block, the indexes and the producers, not by the log.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -64,14 +64,15 @@ def find_partitions(folder: Path) -> list[Path]:
 
 
 def verify(
-    path: os.PathLike[str] | str | Iterable[os.PathLike[str] | str], *, deep: bool = False
-) -> Report:
-    """Check files, partition folders or data directories; see the module.
+    path: os.PathLike[str] | str | Iterable[os.PathLike[str] | str], *, deep: bool = False,
+    watch: Callable[[int], None] | None = None,
+) -> Report:  # fmt: skip
+    """Check files, partition folders or data directories; see the module.  `watch`: see Report.
 
     Raises: FileNotFoundError if a path does not exist, ValueError if it has nothing that is
     Kafka's.
     """
-    report = Report()
+    report = Report(watch=watch)
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     for one in map(Path, paths):
         if one.is_dir():
@@ -90,7 +91,7 @@ def _verify_folder(folder: Path, report: Report, deep: bool) -> None:
     # Read before the logs: what a writer notes later may be past the end that is found.
     checkpoints = read_checkpoints(root, partitions == [root], report)
     for path in partitions:
-        look = partial(_look, path, root, deep, locked)
+        look = partial(_look, path, root, deep, locked, watch=report.watch)
         found = look(checkpoints)
         if locked and any(one.severity != NOTE for one in found.findings):
             found = look_beside(path, look)
@@ -105,11 +106,12 @@ def _verify_folder(folder: Path, report: Report, deep: bool) -> None:
 
 
 def _look(
-    path: Path, root: Path, deep: bool, locked: bool, checkpoints: Checkpoints | None = None
-) -> Report:
+    path: Path, root: Path, deep: bool, locked: bool, checkpoints: Checkpoints | None = None, *,
+    watch: Callable[[int], None] | None = None,
+) -> Report:  # fmt: skip
     """Check one partition, and what the checkpoints of `root` say of it; None: read them, whose
     own findings have been reported."""
-    found = Report()
+    found = Report(watch=watch)
     if checkpoints is None:
         checkpoints = read_checkpoints(root, path == root, Report())
     tp = partition_of(path)

@@ -221,6 +221,19 @@ def test_a_controllers_own_settings_are_described(raw: Raw) -> None:
     assert [(one.name, one.value) for one in found.configs] == [("process.roles", "controller")]
 
 
+def test_a_controllers_own_loggers_are_described_and_changed(raw: Raw) -> None:
+    name = "kafkalog.server.share_effects"
+    change = {"name": name, "config_operation": 0, "value": "FATAL"}
+    resource = {"resource_type": 8, "resource_name": "1", "configs": [change]}
+    (row,) = raw.call(
+        apis.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource], validate_only=True
+    ).responses
+    assert (row.error_code, row.error_message) == (0, None)
+    asked = {"resource_type": 8, "resource_name": "1", "configuration_keys": [name]}
+    (found,) = raw.call(apis.DESCRIBE_CONFIGS, 4, resources=[asked]).results
+    assert [one.name for one in found.configs] == [name]
+
+
 def test_a_registration_is_due_until_the_metadata_have_it(running: Controller) -> None:
     wait_for(lambda: running.server.replica.image.controllers, "it is registered")
     image = running.server.replica.image
