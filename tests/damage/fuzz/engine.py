@@ -54,9 +54,9 @@ _FAST_PATH = (
     "plane/rules", "plane/session", "plane/topics",
 )  # fmt: skip
 _CONNECTION = (
-    "net/authentication", "net/conn", "net/exchange", "net/frame", "net/openssl", "net/pause",
-    "net/peers", "net/pool", "net/post", "net/response", "net/shake", "net/stream", "net/threads",
-    "net/timers", "net/times", "net/tls", "net/tls_stream", "net/up",
+    "net/authentication", "net/conn", "net/exchange", "net/finished", "net/frame", "net/openssl",
+    "net/pause", "net/peers", "net/pool", "net/post", "net/response", "net/shake", "net/stream",
+    "net/threads", "net/timers", "net/times", "net/tls", "net/tls_stream", "net/up",
 )  # fmt: skip
 _TLS = ("net/openssl", "net/stream", "net/tls", "net/tls_stream")
 TARGETS = {
