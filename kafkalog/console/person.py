@@ -23,8 +23,11 @@ __all__ = ["Person", "Place", "SegmentFacts", "checked"]
 CLIENT_ID = "kafkalog-console"
 API_MS, REQUEST_MS = 10_000, 8_000
 """A person at a browser waits no longer."""
-TOPICS_S = 2.0
-"""How long the topics of one Metadata request are used."""
+TOPICS_S, TOPICS_S_MAX, TOPICS_SHARE = 2.0, 30.0, 10
+"""How long the topics of one Metadata request are used: as many times longer than it took, as a
+large cluster's takes a second."""
+TOPIC_MS = 3_000
+"""How long a topic is looked for."""
 POINTS, SERIES_MAX = 360, 500
 """An hour is remembered, with a sample every 10 s: at most 3 MB."""
 FETCH_BYTES, PARTITION_BYTES = 4 << 20, 1 << 20
@@ -202,23 +205,33 @@ class Person:
             self._writes.release()
 
     def topics(self, fresh: bool = False) -> Mapping[str, TopicInfo]:
-        """All topics that the user may describe, by name, at most two seconds old."""
+        """All topics that the user may describe, by name, a few seconds old; see TOPICS_S."""
         with self._lock:
             until_s, known = self._known
-        if fresh or time.monotonic() >= until_s:
+        begun_s = time.monotonic()
+        if fresh or begun_s >= until_s:
             known = self.admin.describe_topics(None).done
+            now_s = time.monotonic()
+            keep_s = min(max(TOPICS_S, TOPICS_SHARE * (now_s - begun_s)), TOPICS_S_MAX)
             with self._lock:
-                self._known = time.monotonic() + TOPICS_S, known
+                self._known = now_s + keep_s, known
         return known
 
     def topic(self, name: str) -> TopicInfo:
-        """A topic.  Raises: UnknownTopicOrPartition."""
-        found = self.topics().get(name) or self.topics(fresh=True).get(name)
-        if found is None:
-            raise errors.UnknownTopicOrPartition(
-                f"topic {name!r}: there is none, or {self.user or 'everyone'} may not describe it"
-            )
-        return found
+        """A topic as it is now; only this one is asked for, as there may be many others.
+
+        Raises: UnknownTopicOrPartition: there is none, or the user may not describe it.
+        """
+        try:
+            return self.admin.describe_topics([name], timeout_ms=TOPIC_MS)[name]
+        except (errors.AuthorizationFailed, errors.InvalidTopic, errors.Timeout,
+                errors.UnknownTopicOrPartition) as problem:  # fmt: skip
+            if name not in self.topics(fresh=True):
+                raise errors.UnknownTopicOrPartition(
+                    f"topic {name!r}: there is none, or {self.user or 'everyone'} may not "
+                    "describe it"
+                ) from problem
+            raise
 
     def remember(self) -> None:
         """Sample the cluster, with clients of its own, and keep rates and lag.  One thread.

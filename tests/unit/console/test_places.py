@@ -13,12 +13,14 @@ import pytest
 
 import kafkalog
 from kafkalog.cli import main
-from kafkalog.errors import InvalidSetting
+from kafkalog.console.person import Person, Place
+from kafkalog.errors import Closed, InvalidSetting
+from kafkalog.testing.cluster import TestCluster
 from tests.house import tree
 from tests.support import sasl
 from tests.support.certificates import Certificates, client_context
-from tests.support.console import Browser
-from tests.support.waiting import LIMIT_S
+from tests.support.console import Browser, console
+from tests.support.waiting import LIMIT_S, wait_for
 
 HTTP = {"kafkalog.http.listen": "127.0.0.1:0"}
 ENABLED = {**HTTP, "kafkalog.console.enable": "true"}
@@ -120,3 +122,79 @@ def test_the_commands_wrong_arguments(capsys: pytest.CaptureFixture[str], tmp_pa
         ):
             assert main([*server, *words]) == status
             assert message in capsys.readouterr().err
+
+
+def test_a_cluster_after_a_node_is_gone(tmp_path: Path) -> None:
+    """The console goes on with the other nodes, and shows which replicas are missing."""
+    with TestCluster(tmp_path / "nodes") as cluster:
+        cluster.create_topic("orders", 3)
+        cluster.fill("orders", [b"x"] * 9)
+        with console(Place(lambda: cluster.bootstrap_servers)) as server:
+            browser = Browser(server.url)
+            browser.begin()
+            before = browser.get("cluster")
+            assert (len(before["nodes"]), before["unhealthy"]) == (3, [])
+            gone = cluster.leader("orders", 0)
+            cluster.kill(gone)
+            cluster.wait_until(lambda: gone not in cluster.in_sync("orders", 0), "it is missed")
+            wait_for(lambda: browser.get("cluster")["unhealthy_count"] >= 3, "and shown")
+            rows = browser.get("partitions", name="orders", only="unhealthy")["rows"]
+            assert len(rows) == 3 and all(gone not in row["isr"] for row in rows)
+            assert all(len(row["bytes"]) == 2 for row in rows)
+            found = browser.get("records", topic="orders")
+            assert len(found["records"]) == 9 and found["end"]
+
+
+def test_share_groups_have_a_lag(tmp_path: Path) -> None:
+    with kafkalog.Broker(tmp_path / "data", "127.0.0.1:0") as broker:
+        with kafkalog.Admin(broker) as admin:
+            admin.create_topic("orders", 1)
+            change = {"share.auto.offset.reset": "earliest"}
+            admin.alter_configs({("group", "workers"): change}).check()
+        with kafkalog.Producer(broker) as producer:
+            for number in range(20):
+                producer.send("orders", b"%d" % number)
+        with (
+            console(Place(lambda: broker.bootstrap_servers)) as server,
+            kafkalog.ShareConsumer(broker, "orders", group="workers") as worker,
+        ):
+            browser = Browser(server.url)
+            browser.begin()
+            wait_for(lambda: worker.poll(500, max_records=5), "records")
+
+            def begun() -> list[dict[str, object]]:
+                """A poll acknowledges the records of the one before."""
+                worker.poll(100, max_records=5)
+                rows: list[dict[str, object]] = browser.get("group", name="workers")["partitions"]
+                return rows
+
+            (row,) = wait_for(begun, "the group has begun")
+            assert (row["topic"], row["partition"]) == ("orders", 0)
+            assert isinstance(row["lag"], int) and 0 <= row["lag"] <= 20
+            listed = browser.get("groups", kind="share")["groups"]
+            assert [one["name"] for one in listed] == ["workers"]
+            found = browser.get("group", name="workers")
+            assert (found["kind"], found["member_count"]) == ("share", 1)
+            assert found["members"][0]["partitions"] == [["orders", 0]]
+
+
+def test_the_last_hour_is_remembered(tmp_path: Path) -> None:
+    with kafkalog.Broker(tmp_path / "data", "127.0.0.1:0") as broker:
+        with kafkalog.Admin(broker) as admin:
+            admin.create_topic("orders", 1)
+        person = Person(Place(lambda: broker.bootstrap_servers), "", "")
+        try:
+            person.remember()
+            with kafkalog.Producer(broker) as producer:
+                producer.send("orders", b"x")
+            person.remember()
+            assert person.view is not None and person.view.totals.topics == 1
+            ((at_ms, per_s),) = person.points("topic", "orders", "records_per_s")
+            assert at_ms > 0 and per_s > 0
+            assert len(person.points("cluster", "", "lag")) == 2
+            assert person.points("topic", "none", "records_per_s") == []
+        finally:
+            person.close()
+        person.remember()  # a session that ended in the meantime
+        with pytest.raises(Closed):
+            person.topics(fresh=True)
