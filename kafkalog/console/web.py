@@ -148,6 +148,8 @@ class Web:
                     await loop.run_in_executor(self._sampling, one.remember)
                 except errors.KafkalogError as problem:
                     _logger.debug("console: no sample: %s", problem)
+                except Exception:  # sessions must end in time, whatever happens
+                    _logger.exception("console: a sample failed")
             await asyncio.sleep(ROUND_S)
 
     # ---- requests ----------------------------------------------------------------------------
@@ -231,7 +233,7 @@ class Web:
             raise Refused(404, f"found {name[:100]!r}, wanted one of {', '.join(CHANGES)}")
         if not self._settings.write:
             raise Refused(403, "this console is read-only: kafkalog.console.write is false")
-        _logger.info("console: %s: %s", session.user or "anonymous", name)
+        _logger.info("console: %r: %s", session.user or "anonymous", name)
         return await self._ask(session, partial(change, session.person, body))
 
     async def _login(self, address: str, body: Any, secure: bool, old: str) -> Answer:

@@ -32,7 +32,7 @@ ZOOKEEPER = re.compile(r"tests/kafka/cluster/test_(commands|follower|member|mode
 IN_MEMORY = re.compile(
     r"tests/(spark/|kafka/(clients/|cluster/|streams/|golden/test_answers)"
     r"|unit/(cli|client|cluster|coordinator|log/scan|mirror|plane|replication|server)/"
-    r"|unit/(testing|watch)/)"
+    r"|unit/(console|testing|watch)/)"
 )
 """Tests that use logs: on disk the file system takes a sixth of their processor time.  Logs, and
 code that depends on how a disk keeps them, are tested on disk."""

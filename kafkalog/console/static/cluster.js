@@ -55,7 +55,7 @@ function nodes(found) {
       {
         head: "Node",
         cell: (row) => [
-          row.node,
+          h("a", { href: `#/broker/${row.node}` }, row.node),
           row.node === found.controller && h("span.quiet", " controller"),
         ],
       },

@@ -4,6 +4,7 @@ import { begin, get, post, session } from "./api.js";
 import { field, h } from "./dom.js";
 import { cluster } from "./cluster.js";
 import { group, groups } from "./groups.js";
+import { broker } from "./settings.js";
 import { topic } from "./topic.js";
 import { topics } from "./topics.js";
 import { transactions } from "./transactions.js";
@@ -14,8 +15,8 @@ const PLACES = {
   groups: "Groups",
   transactions: "Transactions",
 };
-const VIEWS = { "": cluster, topics, topic, groups, group, transactions };
-const UNDER = { topic: "topics", group: "groups" };
+const VIEWS = { "": cluster, broker, topics, topic, groups, group, transactions };
+const UNDER = { topic: "topics", group: "groups", broker: "" };
 
 const main = document.getElementById("main");
 const status = document.getElementById("status");
@@ -92,12 +93,12 @@ async function open() {
   const view = new View();
   leaving = view.ends;
   const name = view.words[0] in VIEWS ? view.words[0] : "";
-  frame(UNDER[name] || name);
+  frame(UNDER[name] ?? name);
   if (!session.here) {
     login(view);
     return;
   }
-  const title = view.words[1] || PLACES[name];
+  const title = name === "broker" ? `Broker ${view.words[1]}` : view.words[1] || PLACES[name];
   document.title = `${title} – kafkalog`;
   main.setAttribute("aria-busy", "true");
   try {

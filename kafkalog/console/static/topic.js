@@ -4,6 +4,7 @@ import { session } from "./api.js";
 import { line, share, strip } from "./charts.js";
 import { choice, count, field, h, many, pages, rate, size, table } from "./dom.js";
 import { messages } from "./messages.js";
+import { settingTables } from "./settings.js";
 import { deletion } from "./write.js";
 
 const TABS = { messages: "Messages", partitions: "Partitions", settings: "Settings" };
@@ -144,28 +145,6 @@ async function partitions(view, name, box) {
 }
 
 async function settings(view, name, box) {
-  const found = await view.get("configs", { kind: "topic", name });
-  const own = found.filter((row) => !["default", "properties file"].includes(row.source));
-  const rest = found.filter((row) => !own.includes(row));
-  const list = (caption, rows) =>
-    table(
-      caption,
-      [
-        { head: "Setting", name: true, cell: (row) => h("span", { title: row.text }, row.name) },
-        {
-          head: "Value",
-          name: true,
-          cell: (row) => h("span.mono", row.secret ? "hidden" : row.value || "–"),
-        },
-        { head: "From", wide: true, cell: (row) => h("span.quiet", row.source) },
-      ],
-      rows,
-    );
-  box.replaceChildren(
-    h("h2", "Set for this topic or all topics"),
-    own.length ? list("Settings that were set", own) : h("p.quiet.small", "None."),
-    h("h2", "Defaults"),
-    list("Settings by default", rest),
-    ...(session.write ? [deletion(name)] : []),
-  );
+  await settingTables(view, "topic", name, box);
+  if (session.write) box.append(deletion(name));
 }

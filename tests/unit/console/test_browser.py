@@ -22,7 +22,7 @@ TOPICS = 1_000
 EVIL = '<img src=x onerror="document.title=1">'
 VIEWS = (
     "", "topics", "topic/orders", "topic/orders/partitions", "topic/orders/settings", "groups",
-    "group/billing", "transactions",
+    "group/billing", "transactions", "broker/1",
 )  # fmt: skip
 DARK, LIGHT = "dark", "light"
 PATIENCE_S = 20.0

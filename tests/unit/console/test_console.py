@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -14,12 +15,14 @@ import pytest
 
 import kafkalog
 from kafkalog.console import routes, web
+from kafkalog.console import server as server_module
 from kafkalog.console.person import Place, SegmentFacts
 from kafkalog.console.server import tls_of
 from kafkalog.errors import InvalidSetting
 from kafkalog.types import TopicPartition
 from tests.support.certificates import Certificates, client_context
 from tests.support.console import Browser, console
+from tests.support.waiting import LIMIT_S
 
 MANY = 60
 """Topics, besides the one with records."""
@@ -373,6 +376,23 @@ def test_crowds_leave_room_for_others(url: str, browser: Browser) -> None:
     finally:
         for one in silent:
             one.close()
+
+
+def test_connections_that_ask_nothing_are_closed(
+    broker: kafkalog.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that begins a request and never ends it, the first or the second one."""
+    monkeypatch.setattr(server_module, "QUIET_S", 0.05)
+    whole = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with console(Place(lambda: broker.bootstrap_servers)) as server:
+        for sent in (b"", whole[:20], whole + whole[:20]):
+            with socket.create_connection((server.host, server.port), LIMIT_S) as one:
+                one.sendall(sent)
+                data = b""
+                with contextlib.suppress(ConnectionResetError):
+                    while more := one.recv(1 << 16):
+                        data += more
+                assert data.count(b"HTTP/1.1 200") == sent.count(whole)
 
 
 def test_head_has_no_body(url: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 import kafkalog
 from kafkalog.cli import main
 from kafkalog.console.person import Person, Place
-from kafkalog.errors import Closed, InvalidSetting
+from kafkalog.errors import Closed, InvalidSetting, MissingPackage
 from kafkalog.testing.cluster import TestCluster
 from tests.house import tree
 from tests.support import sasl
@@ -54,6 +54,16 @@ def test_a_broker_serves_its_console_next_to_its_metrics(tmp_path: Path) -> None
         assert again.ask("/", Host="broker1.example:9404").status == 200
         assert again.post("create-topic", name="t", partitions=1, replication=1).status == 200
         broker.abandon()
+
+
+def test_without_its_server_the_broker_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(MissingPackage, match=r"pip install 'kafkalog\[console\]'"):
+        kafkalog.Broker(tmp_path / "data", "127.0.0.1:0", config=ENABLED)
+    with kafkalog.Broker(tmp_path / "data", "127.0.0.1:0", config=HTTP) as broker:
+        assert Browser(broker.http_url).ask("/health/live").status == 200
 
 
 def test_logins_are_those_of_the_brokers_listener(tmp_path: Path) -> None:
