@@ -32,6 +32,8 @@ POINTS, SERIES_MAX = 360, 500
 """An hour is remembered, with a sample every 10 s: at most 3 MB."""
 FETCH_BYTES, PARTITION_BYTES = 4 << 20, 1 << 20
 CLOSE_MS = 1_000
+UNUSED_S = 60.0
+"""After this time an unused client is closed; longer than any call takes."""
 _MODULES = {"PLAIN": "plain.Plain", "SCRAM-SHA-256": "scram.Scram", "SCRAM-SHA-512": "scram.Scram"}
 
 
@@ -115,6 +117,8 @@ class Person:
         self._writes = threading.Lock()
         self._admin: Admin | None = None
         self._reader: Consumer | None = None
+        self._isolation = ""  # the reader's; changed while `_reads` is held
+        self._used_s = self._read_s = 0.0
         self._closed = False
         self._known: tuple[float, Mapping[str, TopicInfo]] = (0.0, {})
         # Only the thread that samples uses these.
@@ -146,6 +150,7 @@ class Person:
         with self._lock:
             if self._closed:
                 raise errors.Closed("this session has ended")
+            self._used_s = time.monotonic()
             if self._admin is None:
                 self._admin = self._administrator()
             return self._admin
@@ -166,28 +171,43 @@ class Person:
         if not self._reads.acquire(timeout=API_MS / 1000):
             raise errors.Timeout("other requests of this session still read records")
         try:
-            made = Consumer(
-                self.place.brokers(), client_id=CLIENT_ID, auto_offset_reset="earliest",
-                isolation="read_committed" if committed else "read_uncommitted",
-                config={
+            made = self._consumer(committed)
+            try:
+                yield made
+                made.assign([])
+            except BaseException:
+                self._drop_reader()
+                raise
+        finally:
+            self._reads.release()
+
+    def _consumer(self, committed: bool) -> Consumer:
+        """The last reader, if it fits: those who follow messages ask again and again."""
+        isolation = "read_committed" if committed else "read_uncommitted"
+        if self._isolation != isolation:
+            self._drop_reader()
+        with self._lock:
+            if self._closed:
+                raise errors.Closed("this session has ended")
+            if self._reader is None:
+                config = {
                     **self._config, "request.timeout.ms": REQUEST_MS,
                     "default.api.timeout.ms": API_MS, "enable.auto.commit": False,
                     "fetch.max.bytes": FETCH_BYTES, "max.partition.fetch.bytes": PARTITION_BYTES,
                     "fetch.max.wait.ms": 100,
-                },
-            )  # fmt: skip
-            with self._lock:
-                self._reader = made
-            if self._closed:
-                self.interrupt()
-            try:
-                yield made
-            finally:
-                with self._lock:
-                    self._reader = None
-                made.close(commit=False, timeout_ms=CLOSE_MS)
-        finally:
-            self._reads.release()
+                }  # fmt: skip
+                self._reader = Consumer(
+                    self.place.brokers(), client_id=CLIENT_ID, auto_offset_reset="earliest",
+                    isolation=isolation, config=config,
+                )  # fmt: skip
+            self._isolation, self._read_s = isolation, time.monotonic()
+            return self._reader
+
+    def _drop_reader(self) -> None:
+        with self._lock:
+            made, self._reader = self._reader, None
+        if made is not None:
+            made.close(commit=False, timeout_ms=CLOSE_MS)
 
     @contextlib.contextmanager
     def producer(self) -> Iterator[Producer]:
@@ -233,16 +253,15 @@ class Person:
                 ) from problem
             raise
 
-    def remember(self) -> None:
-        """Sample the cluster, with clients of its own, and keep rates and lag.  One thread.
+    def remember(self) -> int:
+        """Sample the cluster, with clients of its own, and keep rates and lag.  Returns how many
+        partitions it has.  One thread, as are `forget` and `tidy`.
 
         Raises: as Sampler.sample.
         """
         with self._lock:
-            if time.monotonic() >= self._known[0]:
-                self._known = (0.0, {})
             if self._closed:
-                return
+                return 0
             if self._sampler is None:
                 self._watcher = self._administrator()
                 self._sampler = Sampler(self._watcher)
@@ -250,6 +269,31 @@ class Person:
         with self._remembers:
             self._history.add(view)
             self.view = view
+        return view.totals.partitions
+
+    def forget(self) -> None:
+        """Keep no more than the history, as others use the console."""
+        with self._lock:
+            watcher, self._watcher, self._sampler = self._watcher, None, None
+        self._state, self.view = State(), None
+        if watcher is not None:
+            watcher.close()
+
+    def tidy(self, now_s: float) -> None:
+        """Close clients that are not used: they know the whole cluster."""
+        admin = None
+        with self._lock:
+            if now_s >= self._known[0]:
+                self._known = (0.0, {})
+            if now_s - self._used_s >= UNUSED_S:
+                admin, self._admin = self._admin, None
+        if admin is not None:
+            admin.close()
+        if now_s - self._read_s >= UNUSED_S and self._reads.acquire(blocking=False):
+            try:
+                self._drop_reader()
+            finally:
+                self._reads.release()
 
     def points(self, kind: str, name: str, value: str) -> list[tuple[int, float]]:
         """The last hour of a series (see `History`): milliseconds since 1970, and a value."""
@@ -270,6 +314,8 @@ class Person:
     def close(self) -> None:
         """Close its clients.  Idempotent."""
         self.interrupt()
+        with self._reads:
+            self._drop_reader()
         for one in (self._admin, self._watcher):
             if one is not None:
                 one.close()

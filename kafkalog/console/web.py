@@ -46,8 +46,9 @@ BODY_S, ANSWER_S = 10.0, 30.0
 """How long a request's body may take to arrive, and its answer to be read."""
 ROUND_S = 10.0
 """How often sessions are looked after, and their clusters sampled."""
-SAMPLED_MAX = 16
-"""Sessions that remember how their cluster was, the last used ones."""
+SAMPLED_MAX, SAMPLED_PARTITIONS_MAX = 16, 400_000
+"""Sessions that remember how their cluster was, the last used ones, with so many partitions
+together, each about a kilobyte; one is sampled however many it has."""
 NAME_MAX, PASSWORD_MAX = 256, 1_024
 """The longest user and password, in characters."""
 JSON = "application/json"
@@ -143,13 +144,10 @@ class Web:
         loop = asyncio.get_running_loop()
         while True:
             self._part_from(self._sessions.expire(time.monotonic()))
-            for one in self._persons()[-SAMPLED_MAX:]:
-                try:
-                    await loop.run_in_executor(self._sampling, one.remember)
-                except errors.KafkalogError as problem:
-                    _logger.debug("console: no sample: %s", problem)
-                except Exception:  # sessions must end in time, whatever happens
-                    _logger.exception("console: a sample failed")
+            try:
+                await loop.run_in_executor(self._sampling, _sample, self._persons())
+            except Exception:  # sessions must end in time, whatever happens
+                _logger.exception("console: a sample failed")
             await asyncio.sleep(ROUND_S)
 
     # ---- requests ----------------------------------------------------------------------------
@@ -306,6 +304,21 @@ class Web:
     def _persons(self) -> list[Person]:
         everyone = [] if self._everyone is None else [self._everyone]
         return [*{id(one): one for one in [*self._sessions.persons(), *everyone]}.values()]
+
+
+def _sample(persons: list[Person]) -> None:
+    """Let persons, the last used one last, remember how their cluster is now."""
+    sampled = partitions = 0
+    for one in reversed(persons):
+        one.tidy(time.monotonic())
+        if sampled >= SAMPLED_MAX or partitions >= SAMPLED_PARTITIONS_MAX:
+            one.forget()
+            continue
+        sampled += 1
+        try:
+            partitions += one.remember()
+        except errors.KafkalogError as problem:
+            _logger.debug("console: no sample: %s", problem)
 
 
 # ---- checks --------------------------------------------------------------------------------------

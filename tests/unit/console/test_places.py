@@ -7,13 +7,15 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 import kafkalog
 from kafkalog.cli import main
-from kafkalog.console.person import Person, Place
+from kafkalog.console import web
+from kafkalog.console.person import UNUSED_S, Person, Place
 from kafkalog.errors import Closed, InvalidSetting, MissingPackage
 from kafkalog.testing.cluster import TestCluster
 from tests.house import tree
@@ -208,3 +210,60 @@ def test_the_last_hour_is_remembered(tmp_path: Path) -> None:
         person.remember()  # a session that ended in the meantime
         with pytest.raises(Closed):
             person.topics(fresh=True)
+
+
+def test_unused_clients_are_closed(tmp_path: Path) -> None:
+    with kafkalog.Broker(tmp_path / "data", "127.0.0.1:0") as broker:
+        with kafkalog.Admin(broker) as admin:
+            admin.create_topic("orders", 1)
+        person = Person(Place(lambda: broker.bootstrap_servers), "", "")
+        try:
+            admin = person.admin
+            with person.reader(committed=False) as first:
+                pass
+            with person.reader(committed=False) as again:
+                assert again is first
+            with person.reader(committed=True) as other:
+                assert other is not first
+            with pytest.raises(ZeroDivisionError), person.reader(committed=True) as same:
+                assert same is other
+                _ = 1 / 0
+            with person.reader(committed=True) as after:
+                assert after is not other
+            person.remember()
+            now_s = time.monotonic()
+            person.tidy(now_s)
+            assert person.admin is admin and not admin.closed
+            person.tidy(now_s + 2 * UNUSED_S)
+            assert admin.closed and person.admin is not admin
+            person.forget()
+            assert person.view is None and person.remember() > 0
+            assert "orders" in person.topics()
+        finally:
+            person.close()
+
+
+def test_only_the_sessions_used_last_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Sampled(Person):
+        """It writes down what it is asked to do."""
+
+        def __init__(self, name: str, partitions: int) -> None:
+            super().__init__(Place(str), name, "")
+            self.partitions = partitions
+
+        def remember(self) -> int:
+            done.append(self.user)
+            if self.partitions < 0:
+                raise Closed("it has ended")
+            return self.partitions
+
+        def forget(self) -> None:
+            done.append(f"not {self.user}")
+
+    done: list[str] = []
+    web._sample([Sampled("a", 1), Sampled("b", 400_000), Sampled("c", -1), Sampled("d", 9)])
+    assert done == ["d", "c", "b", "not a"]
+    done.clear()
+    monkeypatch.setattr(web, "SAMPLED_MAX", 1)
+    web._sample([Sampled("a", 1), Sampled("b", 1)])
+    assert done == ["b", "not a"]
