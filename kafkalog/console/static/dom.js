@@ -109,7 +109,7 @@ export function choice(name, values, chosen, onchange) {
   return h(
     "select",
     { name, onchange },
-    Object.entries(values).map(([value, text]) =>
+    (Array.isArray(values) ? values : Object.entries(values)).map(([value, text]) =>
       h("option", { value, selected: value === chosen }, text),
     ),
   );

@@ -13,6 +13,8 @@ const FROM = {
 };
 const SHOWN_MAX = 500;
 const FOLLOW_MS = 1000;
+const LISTED_MAX = 100;
+const ALL_MAX = 500; // the server reads no more partitions at once
 
 export async function messages(view, name, box, topic) {
   const list = h("ol.records", { "aria-label": "Messages" });
@@ -21,9 +23,7 @@ export async function messages(view, name, box, topic) {
   const from = choice("from", FROM, fields.from || "last", () => shape());
   const at = h("input", { name: "at", value: fields.at || "" });
   const atLabel = field("At", at);
-  const numbers = { "-1": "all" };
-  for (let n = 0; n < Math.min(topic.partitions, 1000); n += 1) numbers[n] = String(n);
-  const partition = choice("partition", numbers, fields.partition || "-1");
+  const partition = partitionField(topic.partitions, fields.partition);
   const key = h("input", { name: "key", value: fields.key || "", spellcheck: "false" });
   const text = h("input", { name: "text", value: fields.text || "", spellcheck: "false" });
   const live = h(
@@ -154,6 +154,25 @@ export async function messages(view, name, box, topic) {
     if (problem.name === "AbortError") throw problem;
     note.textContent = problem.message;
   }
+}
+
+// A list of numbers, or of many partitions a number; empty: all.
+function partitionField(count_, chosen) {
+  if (count_ > LISTED_MAX) {
+    const value = chosen ?? (count_ > ALL_MAX ? "0" : "");
+    const max = count_ - 1;
+    return h("input", {
+      name: "partition",
+      type: "number",
+      min: 0,
+      max,
+      value,
+      placeholder: "all",
+    });
+  }
+  const numbers = [["", "all"]]; // in this order: an object would begin with its numbers
+  for (let n = 0; n < count_; n += 1) numbers.push([String(n), String(n)]);
+  return choice("partition", numbers, chosen ?? "");
 }
 
 export function shown(part) {

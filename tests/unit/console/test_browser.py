@@ -211,10 +211,13 @@ def test_a_message_unfolds(reading: Page) -> None:
     reading.said(".records .body", EVIL)
     reading.said(".records .tree", "n: 119")
     assert "x: null" not in reading.find(".records .tree").text
-    for _ in range(4):
-        for one in reading.all(".tree details:not([open]) > summary"):
-            one.click()
-    assert "x: null" in reading.find(".records .tree").text
+
+    def unfolded() -> bool:
+        reading.run("document.querySelectorAll('.tree details:not([open]) > summary')"
+                    ".forEach((e) => e.click())")  # fmt: skip
+        return "x: null" in reading.find(".records .tree").text
+
+    wait_for(unfolded, "all of it is open", PATIENCE_S, 0.05)
     assert reading.all("main img") == [] and reading.driver.title.startswith("orders")
     assert reading.problems() == []
 
