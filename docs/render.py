@@ -13,7 +13,7 @@ from kafkalog.cli import documents
 from kafkalog.client.link import handling
 from kafkalog.config import document as settings
 from kafkalog.logs import document as events
-from kafkalog.metrics import alarms, dashboard
+from kafkalog.metrics import alarms, dashboard, other_dashboards
 from kafkalog.metrics.document import render_tables
 from kafkalog.wire import compatibility
 
@@ -43,6 +43,9 @@ def rendered() -> Iterator[tuple[Path, str]]:
     operations = HERE / "operations.md"
     yield operations, between(operations, "alarms", alarms.render_markdown())
     yield HERE / "deploy" / "alerts.yml", alarms.render_rules()
+    tools = HERE / "tools.md"
+    yield tools, between(tools, "dashboards", other_dashboards.render_dashboards())
+    yield HERE / "deploy" / "names.yml", other_dashboards.render_names()
     yield HERE / "deploy" / "dashboard.json", dashboard.render_dashboard()
     yield from report.rendered()
 
