@@ -6,14 +6,14 @@ import json
 from typing import Any
 
 import pytest
-from pyspark_kafkalog import DefaultSource
+from pyspark_kafkalog import DefaultSource, lag
 from pyspark_kafkalog.columns import NAMES, schema_of
 from pyspark_kafkalog.errors import DataLoss
 from pyspark_kafkalog.stream import reader as stream_reader
 
 import kafkalog
 from tests.spark.conftest import write_topic
-from tests.spark.engine import Checkpoint, Query
+from tests.spark.engine import Checkpoint, Query, ReadAllAvailable
 from tests.spark.test_both_places import Target
 from tests.support.waiting import wait_for
 
@@ -51,6 +51,32 @@ def test_a_query_goes_on_where_it_was(target: Target) -> None:
 
     wait_for(all_there, "the new partition")
     assert len(checkpoint.rows) == len(set(checkpoint.rows)) == 111
+
+
+def lag_of(query: Query) -> dict[tuple[str, int], int]:
+    """By partition, from a progress as Spark makes it."""
+    source = {
+        "description": "org.apache.spark.PythonMicroBatchStream@1",
+        "endOffset": query.checkpoint.offsets[-1],
+        "latestOffset": json.dumps(query.reader.reportLatestOffset()),
+    }
+    return dict(lag({"sources": [source]}).each)
+
+
+def test_the_lag_of_a_query_that_catches_up(target: Target) -> None:
+    target.write(2, 50)
+    query = Query(
+        target.options, Checkpoint(), subscribe=target.topic, startingOffsets="earliest",
+        maxOffsetsPerTrigger="40",
+    )  # fmt: skip
+    found = []
+    while query.trigger():
+        assert set(lag_of(query)) == {(target.topic, 0), (target.topic, 1)}
+        found.append(sum(lag_of(query).values()))
+    assert found == [60, 20, 0]
+    target.write(1, 7)
+    query.reader.latestOffset(json.loads(query.checkpoint.offsets[-1]), ReadAllAvailable())
+    assert sum(lag_of(query).values()) == 7
 
 
 def test_records_that_went_unread_are_told(target: Target) -> None:
