@@ -61,6 +61,17 @@ class Progress(NamedTuple):
     problem: str
 
 
+class Layout(NamedTuple):
+    """The partitions of each node; counted again only for another answer about topics."""
+
+    topics: Mapping[str, TopicInfo]
+    """The answer."""
+    leads: Mapping[int, int]
+    """How many partitions a node leads, by its number."""
+    replicas: Mapping[int, int]
+    not_in_sync: Mapping[int, int]
+
+
 class State(NamedTuple):
     """The numbers that the next step compares with."""
 
@@ -70,6 +81,9 @@ class State(NamedTuple):
     bytes: Mapping[TopicPartition, Mark] = {}
     """The sizes of the leaders' logs."""
     groups: Mapping[str, Progress] = {}
+    dirs_at_s: float = -1.0
+    """When the sizes were asked."""
+    layout: Layout = Layout({}, {}, {}, {})
 
 
 class NodeView(NamedTuple):
@@ -196,21 +210,22 @@ class View(NamedTuple):
 
 def advance(state: State, sample: Sample) -> tuple[State, View]:
     """The next state and the view of a sample."""
-    kept = {
-        name: info.topic_id
-        for name, info in sample.topics.items()
-        if state.ids.get(name, info.topic_id) == info.topic_id
-    }
-    sizes = _sizes(sample)
-    ends = _marks(state.ends, sample.ends, kept, sample.topics)
-    bytes_ = _marks(state.bytes, sizes, kept, sample.topics)
+    ids = {name: info.topic_id for name, info in sample.topics.items()}
+    gone = {name for name, topic_id in state.ids.items() if ids.get(name) != topic_id}
+    ends = _marks(_without(state.ends, gone), sample.ends, sample.topics)
+    bytes_ = _without(state.bytes, gone)
+    if sample.dirs_at_s != state.dirs_at_s:
+        bytes_ = _marks(bytes_, _sizes(sample), sample.topics)
     groups = {
         name: progress
         for name, one in islice(sample.groups.items(), GROUPS_MAX)
         if (progress := _progress(state.groups.get(name), one, ends)) is not None
     }
-    ids = {name: info.topic_id for name, info in sample.topics.items()}
-    return State(ids, ends, bytes_, groups), _view(sample, ends, bytes_, groups)
+    layout = state.layout
+    if layout.topics is not sample.topics:
+        layout = _layout(sample.topics)
+    after = State(ids, ends, bytes_, groups, sample.dirs_at_s, layout)
+    return after, _view(sample, after)
 
 
 # ---- what is kept ----------------------------------------------------------------------------
@@ -229,15 +244,20 @@ def _sizes(sample: Sample) -> dict[TopicPartition, Seen]:
     return found
 
 
+def _without(
+    marks: Mapping[TopicPartition, Mark], gone: Collection[str]
+) -> Mapping[TopicPartition, Mark]:
+    """The marks of other topics than those that were deleted, or recreated."""
+    return {tp: mark for tp, mark in marks.items() if tp.topic not in gone} if gone else marks
+
+
 def _marks(
     before: Mapping[TopicPartition, Mark],
     seen: Mapping[TopicPartition, Seen],
-    kept: Collection[str],
     topics: Mapping[str, TopicInfo],
 ) -> dict[TopicPartition, Mark]:
-    """The marks after new numbers; those of deleted topics are dropped, of recreated ones begun
-    again."""
-    marks = {tp: mark for tp, mark in before.items() if tp.topic in kept}
+    """The marks after new numbers."""
+    marks = dict(before)
     for tp, now in seen.items():
         if tp in marks or (len(marks) < PARTITIONS_MAX and tp.topic in topics):
             marks[tp] = _mark(marks.get(tp), now)
@@ -322,17 +342,15 @@ def partitions_of(state: State, sample: Sample, topic: str) -> list[PartitionVie
     return rows
 
 
-def _view(
-    sample: Sample,
-    ends: Mapping[TopicPartition, Mark],
-    bytes_: Mapping[TopicPartition, Mark],
-    progress: Mapping[str, Progress],
-) -> View:
-    serving = (
-        {one.node for one in sample.cluster.nodes if not one.fenced} if sample.cluster else set()
+def _view(sample: Sample, state: State) -> View:
+    nodes = () if sample.cluster is None else sample.cluster.nodes
+    serving = {one.node for one in nodes if not one.fenced}
+    topics = tuple(
+        _topic(info, serving, state.ends, state.bytes) for _, info in sorted(sample.topics.items())
     )
-    topics = tuple(_topic(info, serving, ends, bytes_) for _, info in sorted(sample.topics.items()))
-    groups = tuple(_group(one, progress.get(name)) for name, one in sorted(sample.groups.items()))
+    groups = tuple(
+        _group(one, state.groups.get(name)) for name, one in sorted(sample.groups.items())
+    )
     controller = sample.quorum.leader if sample.quorum else -1
     if sample.quorum is None and sample.cluster is not None:
         controller = sample.cluster.controller
@@ -347,7 +365,7 @@ def _view(
         sample.at_ms,
         sample.cluster.cluster_id if sample.cluster else "",
         controller,
-        _nodes(sample, controller, serving),
+        _nodes(sample, state.layout, controller, serving),
         topics,
         groups,
         tuple(sorted(open_, key=lambda one: (-one.age_ms, one.name))),
@@ -405,25 +423,32 @@ def _offline(row: PartitionInfo, serving: Collection[int]) -> bool:
     return row.leader not in serving
 
 
-def _nodes(sample: Sample, controller: int, serving: Collection[int]) -> tuple[NodeView, ...]:
+def _layout(topics: Mapping[str, TopicInfo]) -> Layout:
     leads: Counter[int] = Counter()
     replicas: Counter[int] = Counter()
     late: Counter[int] = Counter()
-    for info in sample.topics.values():
+    for info in topics.values():
         for row in info.partitions.values():
             leads[row.leader] += 1
             replicas.update(row.replicas)
             late.update(node for node in row.replicas if node not in row.isr)
+    return Layout(topics, leads, replicas, late)
+
+
+def _nodes(
+    sample: Sample, layout: Layout, controller: int, serving: Collection[int]
+) -> tuple[NodeView, ...]:
     known = {} if sample.cluster is None else {one.node: one for one in sample.cluster.nodes}
     rows = []
-    for node in sorted({*known, *replicas}):
+    for node in sorted({*known, *layout.replicas}):
         one, dirs = known.get(node), sample.dirs.get(node)
         usable = [each.usable_bytes for each in dirs or () if each.usable_bytes >= 0]
         rows.append(
             NodeView(
                 node, one.host if one else "", one.port if one else -1, one.rack if one else None,
                 "gone" if one is None else "up" if node in serving else "fenced",
-                node == controller, leads[node], replicas[node], late[node],
+                node == controller, layout.leads.get(node, 0), layout.replicas.get(node, 0),
+                layout.not_in_sync.get(node, 0),
                 None if dirs is None else sum(
                     replica.size_bytes for each in dirs for replica in each.replicas.values()
                 ),
