@@ -21,7 +21,7 @@ example:
   kafkalog top --json --pane groups --bootstrap-server localhost:9092
 """
 NAMES = ("nodes", "topics", "groups", "transactions")
-INTERVAL_MS, INTERVAL_LOW_MS = 2_000, 200
+INTERVAL_MS, INTERVAL_LOW_MS, INTERVAL_HIGH_MS = 2_000, 200, 3_600_000
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,9 +72,10 @@ def watch(
 
     Raises: CommandError, MissingPackage, UsageError.
     """
-    if options.interval_ms < INTERVAL_LOW_MS:
+    if not INTERVAL_LOW_MS <= options.interval_ms <= INTERVAL_HIGH_MS:
         raise UsageError(
-            f"--interval-ms: found {options.interval_ms}, wanted {INTERVAL_LOW_MS} or more"
+            f"--interval-ms: found {options.interval_ms}, wanted {INTERVAL_LOW_MS} to "
+            f"{INTERVAL_HIGH_MS}"
         )
     from kafkalog.cli.live.plain import show_once
     from kafkalog.cli.live.watch import Scope, Watch

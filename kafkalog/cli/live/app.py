@@ -5,6 +5,7 @@ The terminal's thread only draws; a thread of its own samples the cluster.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -14,7 +15,17 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer, Input, Static
 
-from kafkalog.cli.live.panes import LAGS, PANES, PARTITIONS, Column, Pane, chosen, spark, summary
+from kafkalog.cli.live.panes import (
+    LAGS,
+    PANES,
+    PARTITIONS,
+    Column,
+    Pane,
+    chosen,
+    spark,
+    summary,
+    text,
+)
 from kafkalog.cli.live.watch import Watch
 from kafkalog.cli.signals import on_signals
 from kafkalog.watch.history import LAG, RECORDS_PER_S
@@ -104,9 +115,11 @@ class LiveView(App[None]):
         self.call_after_refresh(self._draw)
 
     def _sampled(self) -> None:
-        self._cluster.run(
-            lambda: self._interval_ms / 1000, lambda view: self.call_from_thread(self._take, view)
-        )
+        with contextlib.suppress(RuntimeError):  # the view has just ended
+            self._cluster.run(
+                lambda: self._interval_ms / 1000,
+                lambda view: self.call_from_thread(self._take, view),
+            )
 
     def _take(self, view: View) -> None:
         self._last_view = view
@@ -229,7 +242,7 @@ class LiveView(App[None]):
         self._tell_watch()
         self.query_one("#summary", Static).update(self._summary())
         self.query_one("#tabs", Static).update(self._tabs(len(rows)))
-        problems = [f"{part}: {text}" for part, text in self._last_view.problems.items()]
+        problems = [f"{part}: {text(why)}" for part, why in self._last_view.problems.items()]
         self.query_one("#problems", Static).update(Text("\n".join(problems), style="red"))
         self._fill(pane, again)
 
@@ -265,7 +278,7 @@ class LiveView(App[None]):
             found.append(f" {number} {name} ", style=style)
             found.append(" ")
         if self._detail:
-            found.append(f" {self._detail} ", style="bold")
+            found.append(f" {text(self._detail)} ", style="bold")
         if len(self._shown) < count:
             found.append(f" {len(self._shown):,} of {count:,}", style="dim")
         if self._wanted:
@@ -305,14 +318,19 @@ class LiveView(App[None]):
         return cells
 
 
-def _text(text: str, column: Column, style: str = "") -> Text:
-    return Text(text, style=style, justify="right" if column.number else "left")
+def _text(shown: str, column: Column, style: str = "") -> Text:
+    return Text(shown, style=style, justify="right" if column.number else "left")
 
 
 def show_live(app: LiveView, watch: Watch) -> int:
     """Show it until the user, SIGTERM or SIGINT ends it."""
+
+    def end(_: int) -> None:
+        with contextlib.suppress(RuntimeError):  # it has not begun, or has just ended
+            app.call_from_thread(app.exit)
+
     try:
-        with on_signals(lambda _: app.call_from_thread(app.exit)):
+        with on_signals(end):
             app.run()
     finally:
         watch.end()

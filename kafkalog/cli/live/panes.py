@@ -10,11 +10,12 @@ from kafkalog.watch.history import LAG, RECORDS_PER_S
 from kafkalog.watch.view import View
 
 __all__ = [
-    "LAGS", "PANES", "PARTITIONS", "Column", "Pane", "chosen", "count", "rate", "spark",
-    "summary",
+    "LAGS", "PANES", "PARTITIONS", "Column", "Pane", "age", "chosen", "count", "rate", "size",
+    "spark", "summary", "text",
 ]  # fmt: skip
 
 BARS = "▁▂▃▄▅▆▇█"
+UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
 SECOND_MS, MINUTE_MS, HOUR_MS = 1_000, 60_000, 3_600_000
 
 
@@ -47,8 +48,10 @@ class Pane(NamedTuple):
 
 
 def text(value: Any) -> str:
-    """As it is; `-` for nothing."""
-    return "-" if value is None or value == "" else str(value)
+    """As it is, but anything may be in a group's or a client's name: what is no character to print
+    could command the terminal, and is replaced.  `-` for nothing."""
+    shown = "".join(one if one.isprintable() else UNPRINTABLE for one in str(value))
+    return "-" if value is None or not shown else shown
 
 
 def count(value: int | None) -> str:
@@ -83,7 +86,7 @@ def nodes(value: Iterable[int]) -> str:
 
 
 def _member(value: Any) -> str:
-    return "-" if value is None else f"{value.client_id}{value.host}"
+    return "-" if value is None else text(f"{value.client_id}{value.host}")
 
 
 def _controller(value: bool) -> str:
@@ -117,7 +120,7 @@ PANES: Mapping[str, Pane] = {
             Column("usable_bytes", "free", size, True),
         ), lambda view: view.nodes, "node", "node"),
         Pane("topics", (
-            Column("name", "topic", str),
+            Column("name", "topic", text),
             Column("partitions", "parts", count, True),
             Column("replication", "copies", count, True),
             Column("under_replicated", "under", count, True),
@@ -127,7 +130,7 @@ PANES: Mapping[str, Pane] = {
             Column("size_bytes", "size", size, True),
         ), lambda view: view.topics, "name", "records_per_s", ("topic", RECORDS_PER_S)),
         Pane("groups", (
-            Column("name", "group", str),
+            Column("name", "group", text),
             Column("kind", "type", text),
             Column("state", "state", text),
             Column("members", "members", count, True),
@@ -137,7 +140,7 @@ PANES: Mapping[str, Pane] = {
             Column("problem", "problem", text),
         ), lambda view: view.groups, "name", "lag", ("group", LAG)),
         Pane("transactions", (
-            Column("name", "transactional id", str),
+            Column("name", "transactional id", text),
             Column("producer_id", "producer", str, True),
             Column("coordinator", "coordinator", str, True),
             Column("age_ms", "open for", age, True),
@@ -157,7 +160,7 @@ PARTITIONS = Pane("partitions", (
 ), lambda view: (), "partition", "partition")  # fmt: skip
 """The partitions of a topic; its rows come from `partitions_of`."""
 LAGS = Pane("lag", (
-    Column("topic", "topic", str),
+    Column("topic", "topic", text),
     Column("partition", "part", str, True),
     Column("offset", "offset", count, True),
     Column("end", "end", count, True),

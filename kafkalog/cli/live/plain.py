@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kafkalog.cli.common import json_line, plural, table
-from kafkalog.cli.live.panes import LAGS, PANES, Pane, chosen, summary
+from kafkalog.cli.live.panes import LAGS, PANES, Pane, chosen, summary, text
 from kafkalog.watch.view import View
 
 __all__ = ["ROWS_MAX", "show_once"]
@@ -29,9 +29,9 @@ def show_once(
         _table(pane, list(pane.rows(view)), name)
     for group in view.groups if lags else ():
         rows = lags(group.name) if lags else []
-        _table(LAGS, rows, f"group {group.name}: partitions")
+        _table(LAGS, rows, f"group {text(group.name)}: partitions")
     for part, problem in view.problems.items():
-        print(f"\n{part}: {problem}")
+        print(f"\n{part}: {text(problem)}")
 
 
 def _table(pane: Pane, rows: list[Any], title: str) -> None:
@@ -58,7 +58,7 @@ def _lines(
         rows = lags(group.name) if lags else []
         found += ({"kind": "partition", "group": group.name, **_named(row)} for row in rows)
     problems = view.problems.items()
-    return found + [{"kind": "problem", "part": part, "text": text} for part, text in problems]
+    return found + [{"kind": "problem", "part": part, "text": why} for part, why in problems]
 
 
 def _named(row: Any) -> dict[str, Any]:

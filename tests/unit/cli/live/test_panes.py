@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.cli.live.panes import PANES, age, chosen, count, rate, size, spark, summary
+from kafkalog.cli.live.panes import PANES, age, chosen, count, rate, size, spark, summary, text
 from kafkalog.watch.view import State as ViewState
 from kafkalog.watch.view import TopicView, advance
 from tests.unit.watch.made import sample, topic
@@ -53,7 +53,9 @@ def test_bars() -> None:
     [
         (count(None), "-"), (count(12_345), "12,345"), (rate(None), "-"), (rate(0.0), "0"),
         (rate(1.54), "1.5"), (rate(12_345.6), "12,346"), (size(None), "-"), (size(2048), "2.0 KiB"),
-        (age(119_999), "119 s"), (age(120_000), "2 min"), (age(9_000_000), "2.5 h"),
+        (text("a\x1b[2Jb\n"), "a\N{REPLACEMENT CHARACTER}[2Jb\N{REPLACEMENT CHARACTER}"),
+        (text(""), "-"), (text("日本 x"), "日本 x"), (age(119_999), "119 s"),
+        (age(120_000), "2 min"), (age(9_000_000), "2.5 h"),
     ],
 )  # fmt: skip
 def test_cells(found: str, shown: str) -> None:
