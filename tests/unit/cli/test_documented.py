@@ -25,7 +25,7 @@ def commands(document: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("document", ["moving.md", "quorum.md", "cluster.md"])
+@pytest.mark.parametrize("document", ["moving.md", "quorum.md", "cluster.md", "top.md"])
 def test_documented_commands_are_understood(document: str) -> None:
     found = commands(document)
     assert found

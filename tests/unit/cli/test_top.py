@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pty
 import re
@@ -163,6 +164,12 @@ def broker(tmp_path: Path) -> Iterator[str]:
         yield made.bootstrap_servers
 
 
+with_textual = pytest.mark.skipif(
+    importlib.util.find_spec("textual") is None, reason="textual is not installed"
+)
+
+
+@with_textual
 @pytest.mark.parametrize("end", ["q", "\x03", signal.SIGTERM])
 def test_a_terminal_is_left_as_it_was(broker: str, end: object) -> None:
     """However it ends: by a key or by a signal."""
@@ -179,6 +186,7 @@ def test_a_terminal_is_left_as_it_was(broker: str, end: object) -> None:
         terminal.close()
 
 
+@with_textual
 def test_no_colour_where_the_user_wants_none(broker: str) -> None:
     terminal = Terminal("top", "--bootstrap-server", broker, NO_COLOR="1")
     try:
@@ -198,6 +206,7 @@ def test_a_simple_terminal_gets_tables(broker: str) -> None:
         terminal.close()
 
 
+@with_textual
 def test_a_cluster_that_does_not_answer_is_reported_before_the_screen_is_taken() -> None:
     terminal = Terminal("top", "--bootstrap-server", "127.0.0.1:1")
     try:
