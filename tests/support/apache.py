@@ -314,8 +314,8 @@ class Broker(Kafka):
         self.directory = directory
         self._heap = heap
         self._home = directory.parent
-        self._properties = self._home / "server.properties"
-        self._properties.write_text(
+        self.properties = self._home / "server.properties"
+        self.properties.write_text(
             SERVER.format(port=self.port, controller=free_port(), directory=directory) + settings
         )
 
@@ -327,8 +327,8 @@ class Broker(Kafka):
         if not (self.directory / "meta.properties").exists():
             cluster = urlsafe_b64encode(b"k" + secrets.token_bytes(15)).decode().rstrip("=")
             format_it = ("kafka.tools.StorageTool", "format", "-t", cluster)
-            ask(*format_it, *self._formatted, "-c", str(self._properties))
-        command = self.command(self._properties, self._heap, jars())
+            ask(*format_it, *self._formatted, "-c", str(self.properties))
+        command = self.command(self.properties, self._heap, jars())
         self.start(command, self._home, lambda: answers(self.bootstrap_servers))
         return self
 

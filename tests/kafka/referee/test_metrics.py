@@ -55,6 +55,7 @@ ENDS = ("avg", "max", "min", "p50", "p95", "p99", "p999", "rate", "total")
 """Kafka documents some attributes without these ends."""
 
 
+<<<<<<< HEAD
 @contextmanager
 def sharing(bootstrap_servers: str) -> Iterator[None]:
     """A member of a share group reads; one record that it rejected became a dead letter, and the
@@ -78,15 +79,37 @@ def sharing(bootstrap_servers: str) -> Iterator[None]:
         reader.assign([("dlq.t", 0)])
         wait_for(lambda: reader.poll(200), "the dead letter")
         yield
+=======
+class _Second(_Shown):
+    """A broker, node 2, of the cluster of another node that is its controller, too."""
+
+    def __init__(self, directory: Path, first: apache.Broker) -> None:
+        there = (first.directory / "meta.properties").read_text()
+        voters = re.search("controller.quorum.voters=.*", first.properties.read_text())
+        assert voters
+        self._cluster = dict(line.split("=", 1) for line in there.splitlines() if "=" in line)
+        port = apache.free_port()
+        super().__init__(
+            directory, f"node.id=2\nprocess.roles=broker\n{voters[0]}\n"
+            f"listeners=PLAINTEXT://127.0.0.1:{port}\n", port=port,
+        )  # fmt: skip
+
+    def __enter__(self) -> apache.Broker:
+        cluster = self._cluster["cluster.id"]
+        apache.ask("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self.properties))
+        return super().__enter__()
+>>>>>>> b437731a (metrics: the MBeans of a follower and its leader have their rows, too)
 
 
 @pytest.fixture(scope="module")
 def there(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[str, ...]]:
-    """The MBeans (domain, type, name or attribute) of a broker and controller that has worked."""
+    """The MBeans (domain, type, name or attribute) of a broker that is a controller, too, and of
+    another broker, which both have worked."""
     try:
         apache.jars()
     except apache.Unavailable as reason:
         pytest.skip(str(reason))
+<<<<<<< HEAD
     made = "errors.deadletterqueue.auto.create.topics.enable=true\n"
     broker = _Shown(tmp_path_factory.mktemp("beans") / "data", made)
     broker.jmx = apache.free_port()
@@ -103,6 +126,40 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[str, ...]]:
         with sharing(servers):
             said = apache.ask("Beans", str(broker.jmx))
     return {tuple(line.split(" ", 2)) for line in said.splitlines()}
+=======
+    first = _Shown(tmp_path_factory.mktemp("first") / "data")
+    first.jmx = apache.free_port()
+    with first:
+        second = _Second(tmp_path_factory.mktemp("second") / "data", first)
+        second.jmx = apache.free_port()
+        with second:
+            _work(first.bootstrap_servers)
+            said = [apache.ask("Beans", str(one.jmx)) for one in (first, second)]
+    return {tuple(line.split(" ", 2)) for each in said for line in each.splitlines()}
+
+
+def _work(servers: str) -> None:
+    """Use what has MBeans of its own only once it is used."""
+    with Admin(servers) as admin:
+        wait_for(lambda: len(admin.describe_cluster().nodes) == 2, "both brokers", LIMIT_S)
+        admin.create_topic("t", 2, 2)
+        admin.alter_client_quotas(
+            {(("client-id", "kafkalog"),): {"producer_byte_rate": 1e9}}
+        ).check()
+    with Producer(servers, transactional_id="x") as producer, producer.transaction():
+        for partition in (0, 1):
+            producer.send("t", b"x", partition=partition).result(LIMIT_S)
+    for protocol in ("classic", "consumer"):
+        with Consumer(
+            servers, "t", group=protocol, group_protocol=protocol, auto_offset_reset="earliest"
+        ) as consumer:
+            next(iter(consumer))
+            consumer.commit()
+    with Admin(servers) as admin:
+        admin.alter_share_group_offsets("s", {("t", 0): 0, ("t", 1): 0}).check()
+    with ShareConsumer(servers, "t", group="s") as shared:
+        assert shared.poll(LIMIT_S * 1000)
+>>>>>>> b437731a (metrics: the MBeans of a follower and its leader have their rows, too)
 
 
 def test_kafka_has_the_beans_of_the_same_meaning(there: set[tuple[str, ...]]) -> None:
