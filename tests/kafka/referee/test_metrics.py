@@ -55,7 +55,6 @@ ENDS = ("avg", "max", "min", "p50", "p95", "p99", "p999", "rate", "total")
 """Kafka documents some attributes without these ends."""
 
 
-<<<<<<< HEAD
 @contextmanager
 def sharing(bootstrap_servers: str) -> Iterator[None]:
     """A member of a share group reads; one record that it rejected became a dead letter, and the
@@ -79,7 +78,8 @@ def sharing(bootstrap_servers: str) -> Iterator[None]:
         reader.assign([("dlq.t", 0)])
         wait_for(lambda: reader.poll(200), "the dead letter")
         yield
-=======
+
+
 class _Second(_Shown):
     """A broker, node 2, of the cluster of another node that is its controller, too."""
 
@@ -98,7 +98,6 @@ class _Second(_Shown):
         cluster = self._cluster["cluster.id"]
         apache.ask("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self.properties))
         return super().__enter__()
->>>>>>> b437731a (metrics: the MBeans of a follower and its leader have their rows, too)
 
 
 @pytest.fixture(scope="module")
@@ -109,32 +108,16 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[str, ...]]:
         apache.jars()
     except apache.Unavailable as reason:
         pytest.skip(str(reason))
-<<<<<<< HEAD
     made = "errors.deadletterqueue.auto.create.topics.enable=true\n"
-    broker = _Shown(tmp_path_factory.mktemp("beans") / "data", made)
-    broker.jmx = apache.free_port()
-    with broker:
-        servers = broker.bootstrap_servers
-        with Producer(servers, transactional_id="x") as producer, producer.transaction():
-            producer.send_many("t", [b"x", b"y"]).result(LIMIT_S)
-        for protocol in ("classic", "consumer"):
-            with Consumer(
-                servers, "t", group=protocol, group_protocol=protocol, auto_offset_reset="earliest"
-            ) as consumer:
-                next(iter(consumer))
-                consumer.commit()
-        with sharing(servers):
-            said = apache.ask("Beans", str(broker.jmx))
-    return {tuple(line.split(" ", 2)) for line in said.splitlines()}
-=======
-    first = _Shown(tmp_path_factory.mktemp("first") / "data")
+    first = _Shown(tmp_path_factory.mktemp("first") / "data", made)
     first.jmx = apache.free_port()
     with first:
         second = _Second(tmp_path_factory.mktemp("second") / "data", first)
         second.jmx = apache.free_port()
         with second:
             _work(first.bootstrap_servers)
-            said = [apache.ask("Beans", str(one.jmx)) for one in (first, second)]
+            with sharing(first.bootstrap_servers):
+                said = [apache.ask("Beans", str(one.jmx)) for one in (first, second)]
     return {tuple(line.split(" ", 2)) for each in said for line in each.splitlines()}
 
 
@@ -155,11 +138,6 @@ def _work(servers: str) -> None:
         ) as consumer:
             next(iter(consumer))
             consumer.commit()
-    with Admin(servers) as admin:
-        admin.alter_share_group_offsets("s", {("t", 0): 0, ("t", 1): 0}).check()
-    with ShareConsumer(servers, "t", group="s") as shared:
-        assert shared.poll(LIMIT_S * 1000)
->>>>>>> b437731a (metrics: the MBeans of a follower and its leader have their rows, too)
 
 
 def test_kafka_has_the_beans_of_the_same_meaning(there: set[tuple[str, ...]]) -> None:
