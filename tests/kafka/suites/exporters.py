@@ -27,6 +27,7 @@ __all__ = ["BURROW", "KAFKA_EXPORTER", "KMINION"]
 TOPIC, GROUP = "exported", "readers"
 WRITTEN, READ = 7, 4
 """Records of partition 1, and how many of them the group has read."""
+PLAINTEXT, SASL, SSL = "PLAINTEXT", "SASL_PLAINTEXT", "SSL"
 USER, PASSWORD = "exporter", "exporter-secret"
 Sample = tuple[str, Mapping[str, str]]
 
@@ -113,14 +114,15 @@ def _checked(
             process.wait(30)
 
 
-def _both(
-    place: Place, run: Callable[[str, bool], dict[str, Outcome]], only: str | None
+def _each_way(
+    place: Place, run: Callable[[str, str], dict[str, Outcome]], only: str | None
 ) -> dict[str, Outcome]:
-    """The results without security and, by other names, with a login by SCRAM-SHA-256."""
+    """The results without security, and by other names with a login by SCRAM-SHA-256 and by TLS."""
     with _life(place.bootstrap):
-        found = run(place.bootstrap, False)
-        secured = run(place.at["SASL_PLAINTEXT"], True)
-    found |= {f"{name}, over SASL": outcome for name, outcome in secured.items()}
+        found = run(place.bootstrap, PLAINTEXT)
+        for protocol in (SASL, SSL):
+            secured = run(place.at[protocol], protocol)
+            found |= {f"{name}, {protocol}": outcome for name, outcome in secured.items()}
     return {name: outcome for name, outcome in found.items() if only in (None, name)}
 
 
@@ -128,13 +130,15 @@ def _both(
 
 
 def _kafka_exporter(folder: Path, place: Place, only: str | None) -> dict[str, Outcome]:
-    def run(bootstrap: str, secured: bool) -> dict[str, Outcome]:
+    def run(bootstrap: str, protocol: str) -> dict[str, Outcome]:
         port = apache.free_port()
         command = [
             str(folder / "kafka_exporter"), f"--kafka.server={bootstrap}",
             f"--web.listen-address=127.0.0.1:{port}", "--refresh.metadata=1s",
         ]  # fmt: skip
-        if secured:
+        if protocol == SSL:
+            command += ["--tls.enabled", f"--tls.ca-file={place.authority}"]
+        if protocol == SASL:
             command += [
                 "--sasl.enabled", "--sasl.mechanism=scram-sha256", f"--sasl.username={USER}",
                 f"--sasl.password={PASSWORD}",
@@ -157,20 +161,22 @@ def _kafka_exporter(folder: Path, place: Place, only: str | None) -> dict[str, O
         }
         return _checked(command, folder, {}, f"http://127.0.0.1:{port}/metrics", wanted)
 
-    return _both(place, run, only)
+    return _each_way(place, run, only)
 
 
 # ---- kminion ---------------------------------------------------------------------------------
 
 
 def _kminion(folder: Path, place: Place, only: str | None) -> dict[str, Outcome]:
-    def asked(bootstrap: str, secured: bool, mode: str) -> dict[str, Outcome]:
+    def asked(bootstrap: str, protocol: str, mode: str) -> dict[str, Outcome]:
         port = apache.free_port()
         env = {
             "KAFKA_BROKERS": bootstrap, "EXPORTER_HOST": "127.0.0.1", "EXPORTER_PORT": str(port),
             "MINION_CONSUMERGROUPS_SCRAPEMODE": mode, "MINION_ENDTOEND_ENABLED": "true",
         }  # fmt: skip
-        if secured:
+        if protocol == SSL:
+            env |= {"KAFKA_TLS_ENABLED": "true", "KAFKA_TLS_CAFILEPATH": str(place.authority)}
+        if protocol == SASL:
             env |= {
                 "KAFKA_SASL_ENABLED": "true", "KAFKA_SASL_MECHANISM": "SCRAM-SHA-256",
                 "KAFKA_SASL_USERNAME": USER, "KAFKA_SASL_PASSWORD": PASSWORD,
@@ -198,11 +204,11 @@ def _kminion(folder: Path, place: Place, only: str | None) -> dict[str, Outcome]
         found = _checked([str(folder / "kminion")], folder, env, url, wanted)
         return {f"{name}, by {mode}": outcome for name, outcome in found.items()}
 
-    def run(bootstrap: str, secured: bool) -> dict[str, Outcome]:
+    def run(bootstrap: str, protocol: str) -> dict[str, Outcome]:
         modes = ("adminApi", "offsetsTopic")
-        return {n: o for mode in modes for n, o in asked(bootstrap, secured, mode).items()}
+        return {n: o for mode in modes for n, o in asked(bootstrap, protocol, mode).items()}
 
-    return _both(place, run, only)
+    return _each_way(place, run, only)
 
 
 # ---- Burrow ----------------------------------------------------------------------------------
@@ -235,13 +241,21 @@ handshake-first=true
 username="{USER}"
 password="{PASSWORD}"
 """
+_TLS = """\
+tls="test"
+[tls.test]
+cafile="{authority}"
+"""
 
 
 def _burrow(folder: Path, place: Place, only: str | None) -> dict[str, Outcome]:
-    def run(bootstrap: str, secured: bool) -> dict[str, Outcome]:
+    def run(bootstrap: str, protocol: str) -> dict[str, Outcome]:
         port = apache.free_port()
         text = _BURROW.format(
-            version="3.6.0", login=_LOGIN if secured else "", bootstrap=bootstrap, port=port
+            version="3.6.0",
+            bootstrap=bootstrap,
+            port=port,
+            login={SASL: _LOGIN, SSL: _TLS.format(authority=place.authority)}.get(protocol, ""),
         )
         (folder / "burrow.toml").write_text(text)
         group = {"cluster": "local", "consumer_group": GROUP}
@@ -254,11 +268,11 @@ def _burrow(folder: Path, place: Place, only: str | None) -> dict[str, Outcome]:
         command = [str(folder / "Burrow"), "--config-dir", str(folder)]
         return _checked(command, folder, {}, f"http://127.0.0.1:{port}/metrics", wanted)
 
-    return _both(place, run, only)
+    return _each_way(place, run, only)
 
 
 _SECURED: Any = {
-    "listeners": {"SASL_PLAINTEXT": None},
+    "listeners": {SASL: None, SSL: None},
     "scram": [(USER, "SCRAM-SHA-256", PASSWORD)],
 }
 KAFKA_EXPORTER = Suite(
