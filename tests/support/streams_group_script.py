@@ -206,7 +206,7 @@ class StreamsScript(Script):
             self.say("a", epoch, "refused", **fields)
         for number in (epoch + 1, epoch - 1, epoch - 2):
             self.say("a", number)
-            self.say("a", number, active_tasks=[], standby_tasks=[], warmup_tasks=[])
+            self.say("a", number, owns=True)
         self.say("a", -2)
         self.say("a", -3)
         self.say("z", 4)
