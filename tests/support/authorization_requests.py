@@ -177,6 +177,14 @@ _FETCH = {"partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_byte
 COMMIT = {"partitions": [{"partition_index": 0, "committed_offset": 1}]}
 _SIMPLE = {"generation_id_or_member_epoch": -1, "member_id": ""}
 """A commit by no member."""
+_INTERNAL = {"partitions": 0, "replication_factor": 1, "topic_configs": []}
+_TOPOLOGY = {"epoch": 0, "subtopologies": [{
+    "subtopology_id": "0", "source_topics": ["exact"], "source_topic_regex": [],
+    "state_changelog_topics": [{"name": "pre.a", **_INTERNAL}],
+    "repartition_sink_topics": ["exact"], "repartition_source_topics": [],
+    "copartition_groups": [],
+}]}  # fmt: skip
+"""A topology of two topics; only a member that joins may bring one."""
 _GROUPS = (*TOPICS, "exact.none", "pre.none", "none")
 _IDS = (*TOPICS, "pre.none", "none")
 
@@ -302,6 +310,8 @@ def _groups() -> None:
                 share_session_epoch=5, topics=[])  # fmt: skip
         add(f"ShareGroupHeartbeat {name}", apis.SHARE_GROUP_HEARTBEAT, 1, group_id=name,
             member_id="m", member_epoch=5, subscribed_topic_names=["exact", "pre.a"])  # fmt: skip
+        add(f"StreamsGroupHeartbeat {name}", apis.STREAMS_GROUP_HEARTBEAT, 1, group_id=name,
+            member_id="m", member_epoch=5, topology=_TOPOLOGY)  # fmt: skip
         add(f"AlterShareGroupOffsets {name}", apis.ALTER_SHARE_GROUP_OFFSETS, 0, group_id=name,
             topics=_shared(partitions=[{"partition_index": 0, "start_offset": 0}]))  # fmt: skip
         add(f"DeleteShareGroupOffsets {name}", apis.DELETE_SHARE_GROUP_OFFSETS, 0, group_id=name,
@@ -314,6 +324,8 @@ def _groups() -> None:
     add("ConsumerGroupDescribe", apis.CONSUMER_GROUP_DESCRIBE, 1, group_ids=list(_GROUPS),
         include_authorized_operations=True)  # fmt: skip
     add("ShareGroupDescribe", apis.SHARE_GROUP_DESCRIBE, 1, group_ids=list(_GROUPS),
+        include_authorized_operations=True)  # fmt: skip
+    add("StreamsGroupDescribe", apis.STREAMS_GROUP_DESCRIBE, 1, group_ids=list(_GROUPS),
         include_authorized_operations=True)  # fmt: skip
     add("DescribeShareGroupOffsets", apis.DESCRIBE_SHARE_GROUP_OFFSETS, 1, groups=[
         {"group_id": name, "topics": _shared(partitions=[0])} for name in _GROUPS])  # fmt: skip
