@@ -48,7 +48,7 @@ help:
 	@echo "make sanitize       the tests under ASan and UBSan, those with threads under TSan"
 	@echo "make fuzz           fuzzing of all that takes outside bytes, KAFKALOG_FUZZ_MINUTES (10)"
 	@echo "make torture        the long forms: fuzzing, threads, crashes, power cuts"
-	@echo "make suites         the tests that other clients ship, and exporters, against a broker; 20 minutes"
+	@echo "make suites         the tests that other clients ship, and exporters, against a broker; an hour"
 	@echo "make wheel          a wheel for Linux with glibc, in build/wheels"
 	@echo "make test-versions  a quick subset on every Python >= 3.10 of this machine"
 	@echo "make test-sparks    the tests without a JVM and one session on PySpark 4.0, 4.1 and 4.2"
@@ -144,7 +144,7 @@ torture: fuzz
 	    tests/damage/enumerate tests/damage/full tests/damage/sweep
 
 suites: build
-	@.ci/need cc java maven rapidjson
+	@.ci/need cc java javac maven rapidjson
 	@$(PY) -m tests.kafka.suites
 
 # For machines without a compiler.  Without `build`: it needs no package of .venv.

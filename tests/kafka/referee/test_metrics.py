@@ -83,7 +83,7 @@ def sharing(bootstrap_servers: str) -> Iterator[None]:
 class _Second(_Shown):
     """A broker, node 2, of the cluster of another node that is its controller, too."""
 
-    def __init__(self, directory: Path, first: apache.Broker) -> None:
+    def __init__(self, directory: Path, first: apache.Broker, properties: str) -> None:
         there = (first.directory / "meta.properties").read_text()
         voters = re.search("controller.quorum.voters=.*", first.properties.read_text())
         assert voters
@@ -91,7 +91,7 @@ class _Second(_Shown):
         port = apache.free_port()
         super().__init__(
             directory, f"node.id=2\nprocess.roles=broker\n{voters[0]}\n"
-            f"listeners=PLAINTEXT://127.0.0.1:{port}\n", port=port,
+            f"listeners=PLAINTEXT://127.0.0.1:{port}\n{properties}", port=port,
         )  # fmt: skip
 
     def __enter__(self) -> apache.Broker:
@@ -112,7 +112,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[str, ...]]:
     first = _Shown(tmp_path_factory.mktemp("first") / "data", made)
     first.jmx = apache.free_port()
     with first:
-        second = _Second(tmp_path_factory.mktemp("second") / "data", first)
+        second = _Second(tmp_path_factory.mktemp("second") / "data", first, made)
         second.jmx = apache.free_port()
         with second:
             _work(first.bootstrap_servers)

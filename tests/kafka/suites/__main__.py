@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from tests.kafka.clients.servers import SIDES
-from tests.kafka.suites import exporters, golang, librdkafka, python, security
+from tests.kafka.suites import apache_kafka, exporters, golang, librdkafka, python, security
 from tests.kafka.suites.suite import Place, Suite, judged
 from tests.support import apache, secured
 from tests.unit.net.network import wait_for
@@ -26,6 +26,7 @@ SUITES = {
         exporters.KAFKA_EXPORTER,
         exporters.KMINION,
         exporters.BURROW,
+        apache_kafka.SUITE,
     )
 }
 
@@ -55,7 +56,7 @@ def _run(suite: Suite, side: str, only: str | None) -> bool:
         with SIDES[side](Path(work) / "data", settings, port=port) as server:
             wait_for(server.answers, f"an answer of {side}")
             security.add_users(suite, server.bootstrap)
-            place = Place(server.bootstrap, at, files.authority, files.client)
+            place = Place(server.bootstrap, at, files.authority, files.client, side)
             found = judged(suite, suite.run(folder, place, only))
     took_s = time.monotonic() - begun_s
     ran = found.passed + len(found.failed) + len(found.unexpected)

@@ -27,6 +27,8 @@ class Place(NamedTuple):
     """The certificate of the authority that signed the broker's."""
     client: Path
     """Key and certificate of a client, signed by the same."""
+    side: str
+    """Its kind, see `SIDES` in tests/kafka/clients/servers.py."""
 
 
 class Suite(NamedTuple):
