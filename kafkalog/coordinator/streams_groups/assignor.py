@@ -9,7 +9,7 @@ Source: KIP-1071, Kafka's StickyTaskAssignor and ProcessState.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from heapq import heapify, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
 
 from kafkalog.coordinator.streams_groups.member import Given, Role, TasksOf
@@ -111,6 +111,10 @@ class _Process:
         return name, count
 
 
+_Queued = tuple[float, int, _Process]
+"""A process by its load."""
+
+
 class _Assignment:
     def __init__(self, spec: TaskSpec) -> None:
         self._spec = spec
@@ -200,7 +204,7 @@ class _Assignment:
         self._give(Role.ACTIVE, member_id, task)
         return True
 
-    def _by_load(self) -> list[tuple[float, int, _Process]]:
+    def _by_load(self) -> list[_Queued]:
         queue = [(one.load, one.number, one) for one in self._process.values()]
         heapify(queue)
         return queue
@@ -221,12 +225,14 @@ class _Assignment:
                 self._give(Role.STANDBY, name, task)
                 count += 1
             left.append((task, spec.standbys - count))
+        queue = self._by_load()
         for task, count in sorted(left, reverse=True):
             for _ in range(count):
-                process = self._least_without(task)
+                process = _least_without(queue, task)
                 if process is None:
                     break
                 self._note(Role.STANDBY, *_swapped(process.add_to_least(task), task))
+                heappush(queue, (process.load, process.number, process))
 
     def _copier(self, task: TaskId) -> str | None:
         """A member that has some of the task's state, and may have more tasks."""
@@ -240,9 +246,20 @@ class _Assignment:
         found = self._least_loaded(self._copies.get(task, []), task)
         return found if found is not None and self._count(found) < self._for_all.each else None
 
-    def _least_without(self, task: TaskId) -> _Process | None:
-        free = (one for one in self._process.values() if task not in one.tasks)
-        return min(free, key=lambda one: (one.load, one.number), default=None)
+
+def _least_without(queue: list[_Queued], task: TaskId) -> _Process | None:
+    """Take the process with the least load out that does not have a task."""
+    have: list[_Queued] = []
+    found = None
+    while queue and found is None:
+        one = heappop(queue)
+        if task in one[2].tasks:
+            have.append(one)
+        else:
+            found = one[2]
+    for one in have:
+        heappush(queue, one)
+    return found
 
 
 def _swapped(added: tuple[str, int], task: TaskId) -> tuple[str, TaskId, int]:

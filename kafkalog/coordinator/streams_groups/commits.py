@@ -40,10 +40,10 @@ def check_streams_commit(
 
 def _given_by(group: StreamsGroup, member: StreamsMember, topic: str, partition: int) -> int:
     """The epoch in which a member got the task that reads a partition; NEVER: it has not."""
-    reader = None if group.topology is None else group.topology.reader_of(topic)
+    reader = group.readers.get(topic)
     if reader is None:
         return NEVER
-    key = Role.ACTIVE, reader.id
+    key = Role.ACTIVE, reader
     revoking = member.revoking.get(key, {})
     return member.assigned.get(key, {}).get(partition, revoking.get(partition, NEVER))
 

@@ -66,6 +66,8 @@ class StreamsGroup(NewerGroup[StreamsMember, TasksOf]):
         """`within`: the sum to which its weight is added."""
         super().__init__(within)
         self.topology: Topology | None = None
+        self.readers: dict[str, str] = {}
+        """The subtopology that reads each topic."""
         self.validated_epoch = NOT_VALIDATED
         """The epoch of the topology, once its topics are as they must be."""
         self.configs: tuple[tuple[str, str], ...] = ()
@@ -116,8 +118,7 @@ class StreamsGroup(NewerGroup[StreamsMember, TasksOf]):
 
     def reads(self, topic: str) -> bool:
         """True if its members read a topic."""
-        read = self.topology is not None and self.topology.reader_of(topic) is not None
-        return bool(self.members) and read
+        return bool(self.members) and topic in self.readers
 
     def processes(self, role: Role, subtopology: str, partition: int) -> Counter[str]:
         """The processes whose members have a task in a role."""
@@ -132,6 +133,7 @@ class StreamsGroup(NewerGroup[StreamsMember, TasksOf]):
         self.topology = topology
         names = set() if topology is None else topology.required()
         self.topics = dict.fromkeys(names, Subscription(1, 0))
+        self.readers = {} if topology is None else topology.readers()
 
     def put_offsets(self, member_id: str, offsets: Offsets) -> None:
         """Set a member's report of its copies of state."""

@@ -76,10 +76,9 @@ class Topology(NamedTuple):
         found = {name for each in self.subtopologies for name in each.inputs()}
         return found | {one.name for each in self.subtopologies for one in each.changelogs}
 
-    def reader_of(self, topic: str) -> Subtopology | None:
-        """The subtopology that reads a topic; the last one, if several do."""
-        readers = [one for one in self.subtopologies if topic in one.inputs()]
-        return readers[-1] if readers else None
+    def readers(self) -> dict[str, str]:
+        """The subtopology that reads each topic; the last one, if several do."""
+        return {name: one.id for one in self.subtopologies for name in one.inputs()}
 
     @property
     def bytes(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from heapq import heappop
 from typing import Any
 
 import pytest
@@ -58,11 +59,7 @@ def believes_that_tasks_are_given_up(patch: pytest.MonkeyPatch) -> None:
 
 def copies_next_to_the_task(patch: pytest.MonkeyPatch) -> None:
     """A process may have a task and a copy of its state."""
-    patch.setattr(
-        assignor._Assignment,
-        "_least_without",
-        lambda self, _task: min(self._process.values(), key=lambda one: (one.load, one.number)),
-    )
+    patch.setattr(assignor, "_least_without", lambda queue, _task: heappop(queue)[2])
 
 
 def never_stabilizes(patch: pytest.MonkeyPatch) -> None:
