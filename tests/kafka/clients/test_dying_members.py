@@ -1,4 +1,4 @@
-"""Java's consumers with `group.protocol=consumer` go on when nodes of the cluster or members die."""
+"""Java's consumers with `group.protocol=consumer` go on when nodes or members die."""
 
 from __future__ import annotations
 
