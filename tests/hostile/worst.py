@@ -49,7 +49,7 @@ WORST: dict[Api, dict[str, Any]] = {
     apis.LIST_GROUPS: {},
     apis.CONSUMER_GROUP_HEARTBEAT: {
         **GROUP, "member_epoch": 0, "rebalance_timeout_ms": 6_000, "instance_id": None,
-        "rack_id": None, "subscribed_topic_regex": None, "server_assignor": None,
+        "rack_id": None, "subscribed_topic_regex": PATTERN, "server_assignor": None,
         "topic_partitions": [],
     },
     apis.CONSUMER_GROUP_DESCRIBE: {"include_authorized_operations": True},
