@@ -115,16 +115,22 @@ class Holding:
         `damaged`: ranges of offsets, both ends included.
         """
         found = {record.offset: record for record in records}
+        new: dict[int, _Held] = {}
         for part in acquired:
             for offset in range(part.first_offset, part.last_offset + 1):
                 record = found.get(offset)
                 if record is not None:
                     shared = SharedRecord(*record, part.delivery_count)
-                    self._buffer.append(_Held(shared, place, source))
+                    new[offset] = _Held(shared, place, source)
                 elif any(first <= offset <= last for first, last in damaged):
                     self._say(source, place, offset, REJECT)
                 else:
                     self._say(source, place, offset, GAP)
+        if self._buffer:  # a leader that has come back gives them again
+            self._buffer = deque(
+                one for one in self._buffer if one.place != place or one.record.offset not in new
+            )
+        self._buffer += new.values()
 
     def take(self, count: int) -> list[SharedRecord]:
         """Up to `count` records for the program: those that were renewed come first."""
@@ -206,7 +212,7 @@ class Holding:
         self, place: Place, acks: dict[int, int], problem: errors.KafkalogError | None
     ) -> None:
         """A partition's acknowledgements were carried out, or have failed."""
-        for offset in acks:
+        for offset in [one for one, kind in acks.items() if kind == RENEW]:
             held = self._renewing.pop((*place.tp, offset), None)
             if held is not None and problem is None:
                 held.renewed = held.again = True

@@ -254,6 +254,34 @@ def test_ranges_of_a_request() -> None:
     assert [(one["topic_id"], len(one["partitions"])) for one in found] == [(ID, 2)]
 
 
+def test_another_acknowledgement_of_a_record_ends_no_renewal() -> None:
+    """The leader has moved while the renewal was in flight, and gave the record again."""
+    one = Member().begun()
+    one.send()
+    one.acquire(1, A, 0, 0, 0)
+    one.holding.acknowledge(one.holding.take(1)[0], TYPES["renew"])
+    one.holding.conclude()
+    one.state.want({A: 2})
+    one.answer(2)
+    one.send()
+    one.acquire(2, A, 0, 0, 0)
+    one.holding.acknowledge(one.holding.take(1)[0], ACCEPT)
+    one.holding.conclude()
+    one.send()
+    one.answer(2, row(A))
+    assert [found.problem for found in one.holding.take_outcomes()] == [None]
+    assert one.holding.take(1) == []
+
+
+def test_records_that_a_leader_gives_again_come_once() -> None:
+    """It may have lost the leadership, and got it back, within the session."""
+    one = Member().begun()
+    for offsets in ((0, 1, 2), (1, 2, 3)):
+        one.send()
+        one.acquire(1, A, offsets[0], offsets[-1], *offsets)
+    assert [record.offset for record in one.holding.take(9)] == [0, 1, 2, 3]
+
+
 def test_records_that_reach_nobody_come_first_and_are_not_accepted() -> None:
     one = Member().begun()
     one.send()
