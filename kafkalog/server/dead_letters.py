@@ -163,6 +163,8 @@ class DeadLetters:
         work.done()
 
     def _give_up(self, work: _Work, why: object) -> None:
+        if self._later.stopped:
+            return  # what fails now fails because the broker ends
         _logger.error("%s: not written to the dead-letter topic: %s", work, why)
         self._count(work, failed=bool(work.batches))
         self._end(work)
