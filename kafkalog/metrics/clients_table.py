@@ -35,7 +35,6 @@ CLIENTS = (
         [],
         "Requests that came before the client's interval was over. Kafka has it by client.",
         "Grows fast: a client does not obey; its address is in broker.client_metrics().",
-        f"{_KAFKA}throttle-count",
     ),
     counter(
         f"{_NAME}plugin_export_total",
@@ -43,7 +42,6 @@ CLIENTS = (
         [],
         "Pushes whose metrics were kept. Kafka has it by client.",
         "",
-        f"{_KAFKA}plugin-export-count",
     ),
     counter(
         f"{_NAME}plugin_error_total",
@@ -52,7 +50,6 @@ CLIENTS = (
         "Pushes whose metrics could not be read, or were too large once decompressed. Kafka "
         "has it by client.",
         "See the broker's log.",
-        f"{_KAFKA}plugin-error-count",
     ),
     counter(
         "kafkalog_client_series_left_out_total",

@@ -12,6 +12,7 @@ import pytest
 
 from kafkalog.metadata.levels import LEVEL
 from kafkalog.server.broker import Broker
+from kafkalog.server.handlers.api_versions import OF_TELEMETRY
 from kafkalog.wire import apis
 from kafkalog.wire.values import ZERO_UUID
 from tests.kafka.referee import transaction_steps
@@ -57,9 +58,11 @@ def features(raw: Raw, *changes: tuple[str, int, int]) -> tuple[int, str | None]
 
 @step
 def ranges_of_versions(raw: Raw) -> Any:
-    """The versions of every API that we announce."""
+    """The versions of every API that we announce; Kafka announces those of clients' metrics if it
+    has a receiver, see tests/kafka/clients/test_client_telemetry.py."""
     known = {one.api_key: (one.min_version, one.max_version) for one in versions(raw).api_keys}
-    return {api.name: known.get(api.key) for api in apis.BY_KEY.values() if api.served}
+    served = [api for api in apis.BY_KEY.values() if api.served and api not in OF_TELEMETRY]
+    return {api.name: known.get(api.key) for api in served}
 
 
 @step
