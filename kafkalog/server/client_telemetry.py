@@ -31,8 +31,8 @@ _logger = limited(__name__)
 
 SOFTWARE_MAX = 16_384
 """Connections whose software is remembered; that of the oldest is `unknown` beyond it."""
-SOFTWARE_CHARACTERS = 100
-"""Longer names of software are cut."""
+TEXT_CHARACTERS = 250
+"""Longer client ids and names of software are cut."""
 UNKNOWN = "unknown"
 """Kafka's word for the software of a client that has not named it."""
 CODECS = (ZSTD, LZ4, GZIP, SNAPPY)
@@ -86,7 +86,7 @@ class ClientTelemetry:
         if not self.enabled:
             return
         with self._lock:
-            self._software[connection] = name[:SOFTWARE_CHARACTERS], version[:SOFTWARE_CHARACTERS]
+            self._software[connection] = name[:TEXT_CHARACTERS], version[:TEXT_CHARACTERS]
             if len(self._software) > SOFTWARE_MAX:
                 self._software.popitem(last=False)
 
@@ -97,7 +97,8 @@ class ClientTelemetry:
         peer = request.peer
         name, version = self._software.get(request.connection, (UNKNOWN, UNKNOWN))
         address = peer.host.removeprefix("/")
-        client = Client(instance_id, peer.client_id or "", name, version, address, peer.port)
+        client_id = (peer.client_id or "")[:TEXT_CHARACTERS]
+        client = Client(instance_id, client_id, name, version, address, peer.port)
         return self._instances.find(self._now_ms(), client, request.connection)
 
     def ask(self, request: Request) -> dict[str, Any]:

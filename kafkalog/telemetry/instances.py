@@ -14,7 +14,7 @@ from uuid import UUID
 
 from kafkalog.batch.codecs import CODECS
 from kafkalog.telemetry.otlp import Kind, Point
-from kafkalog.telemetry.subscriptions import Client, Subscription, Wanted, wanted
+from kafkalog.telemetry.subscriptions import Client, Subscription, Wanted, wanted, wants
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["INSTANCES_MAX", "RESERVED", "Instance", "Instances", "Limits", "Push", "Series"]
@@ -24,8 +24,8 @@ INSTANCES_MAX = 16_384
 EXPIRY_MS = 60_000
 """A client that was silent for so long, and for three of its intervals, is forgotten."""
 INTERVALS = 3
-SERIES_BYTES = 300
-"""Approximate memory of a series, without its texts."""
+SERIES_BYTES, LABEL_BYTES = 300, 150
+"""Approximate memory of a series and of each of its labels, without their texts."""
 RESERVED = (UUID(int=0), UUID(int=1))
 """Ids that no client has."""
 _EXCUSES = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
@@ -194,14 +194,17 @@ class Instances:
         self.counts["plugin-error"] += 1
 
     def keep(self, one: Instance, points: Iterable[Point], left_out: int) -> None:
-        """Keep what a client has pushed; `left_out`: so much of it was not read."""
+        """Keep what a client has pushed and was asked for; `left_out`: so much was not read."""
         self.counts["plugin-export"] += 1
         for point in points:
+            if not wants(one.wanted.metrics, point.name):
+                left_out += 1
+                continue
             key = point.name, point.labels
             series = one.series.get(key)
             if series is None:
-                texts = len(point.name) + sum(len(a) + len(b) for a, b in point.labels)
-                if not self._takes(one, SERIES_BYTES + texts):
+                texts = sum(LABEL_BYTES + len(a) + len(b) for a, b in point.labels)
+                if not self._takes(one, SERIES_BYTES + len(point.name) + texts):
                     left_out += 1
                     continue
                 series = one.series[key] = Series(point.kind is not Kind.GAUGE)

@@ -15,7 +15,7 @@ from kafkalog.disk.layout import uuid_text
 from kafkalog.errors import ArgumentError, InvalidSetting
 from kafkalog.pattern import Pattern
 
-__all__ = ["ALL", "Client", "Subscription", "Wanted", "wanted"]
+__all__ = ["ALL", "Client", "Subscription", "Wanted", "wanted", "wants"]
 
 ALL = "*"
 """Stands for all metrics."""
@@ -74,6 +74,11 @@ class Wanted(NamedTuple):
     metrics: tuple[str, ...]
     """Beginnings of names, sorted; (ALL,): all of them; empty: none."""
     interval_ms: int
+
+
+def wants(metrics: tuple[str, ...], name: str) -> bool:
+    """True for the name of a metric that was asked for by these beginnings."""
+    return metrics == (ALL,) or name.startswith(metrics)
 
 
 def wanted(client: Client, subscriptions: Iterable[Subscription]) -> Wanted:

@@ -40,10 +40,6 @@ class Asked(NamedTuple):
     delta: bool
     """Counts are sent as increases."""
 
-    def wants(self, name: str) -> bool:
-        """True for the name of a metric that was asked for."""
-        return self.metrics == (ALL,) or name.startswith(self.metrics)
-
 
 class Ask(NamedTuple):
     """Send GetTelemetrySubscriptions."""

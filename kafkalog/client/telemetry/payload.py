@@ -9,6 +9,7 @@ from kafkalog.batch import codecs
 from kafkalog.client.metrics import Tally, group_of
 from kafkalog.client.telemetry.core import Asked
 from kafkalog.telemetry.otlp import Kind, Point, encode
+from kafkalog.telemetry.subscriptions import wants
 
 __all__ = ["Figures", "Payloads"]
 
@@ -47,7 +48,7 @@ class Payloads:
         figures = self._read()
         seconds = max((now_ms - self._last_ms) / 1000, 0.001)
         points = [one for one in self._points(figures, seconds, asked.delta)
-                  if asked.wants(one.name)]  # fmt: skip
+                  if wants(asked.metrics, one.name)]  # fmt: skip
         start_ms = self._last_ms if asked.delta else self._start_ms
         self._last_ms = now_ms
         self._sent = {name: value for name, value in figures.values.items() if _counts(name)}

@@ -197,6 +197,15 @@ def test_a_client_that_connects_again_may_ask_at_once(broker: Broker, raw: Raw) 
     assert len(found.metrics) == 2, "what it has sent stays"
 
 
+def test_long_names_are_cut(broker: Broker) -> None:
+    """A client may send 32,767 characters, and is remembered."""
+    with Raw(broker.bootstrap_servers, client_id="x" * 32_767) as raw:
+        named(raw, "y" * 32_767)
+        ask(raw)
+    (found,) = broker.client_metrics()
+    assert (len(found.client_id), len(found.software_name)) == (250, 250)
+
+
 def test_only_some_clients_are_shown(make_broker: MakeBroker) -> None:
     """All are in client_metrics()."""
     broker = make_broker(kafkalog_metrics_max_clients=1)

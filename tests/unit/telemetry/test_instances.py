@@ -147,6 +147,16 @@ def test_increases_add_up_and_others_replace(broker: Broker) -> None:
     assert broker.keep() == found, "another subscription, and what came stays"
 
 
+def test_only_requested_metrics_are_kept(broker: Broker) -> None:
+    """Whatever a client sends."""
+    points = [Point(name, (), Kind.GAUGE, 1.0) for name in ("a.b", "c.d")]
+    broker.all.subscribe([Subscription({"metrics": "a."})])
+    assert broker.keep(*points) == {"a.b": 1.0}
+    broker.all.subscribe([])
+    assert broker.keep(*points, number=2) == {}
+    assert broker.all.counts["series-left-out"] == 3
+
+
 def test_series_of_a_client_have_a_bound() -> None:
     broker = Broker(series=2)
     points = [Point(str(number), (("l", "x"),), Kind.DELTA, 1.0) for number in range(4)]

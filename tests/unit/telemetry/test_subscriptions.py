@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from kafkalog.errors import InvalidSetting
-from kafkalog.telemetry.subscriptions import ALL, Client, Subscription, wanted
+from kafkalog.telemetry.subscriptions import ALL, Client, Subscription, wanted, wants
 
 ID = UUID("9b3e1c62-5d7f-4e11-8e1a-04a5b6c7d8e9")
 CLIENT = Client(ID, "orders-1", "apache-kafka-java", "4.4.0", "10.0.0.1", 40_000)
@@ -66,6 +66,12 @@ def test_the_subscription_id_changes_with_everything() -> None:
     assert len({*ids, *others}) == len(ids) + len(others)
     assert all(-(1 << 31) <= one < 1 << 31 for one in (*ids, *others))
     assert ids == [wanted(CLIENT, [Subscription(one)]).subscription_id for one in some]
+
+
+def test_names_are_compared_by_their_beginnings() -> None:
+    assert wants(("a.", "b"), "a.b") and wants(("a.", "b"), "bc")
+    assert not wants(("a.", "b"), "c.a.") and not wants((), "a.b")
+    assert wants((ALL,), "anything") and not wants((), "")
 
 
 def test_unknown_settings_have_no_effect() -> None:
