@@ -43,8 +43,8 @@ class Payloads:
         self._sent: dict[str, float] = {}
 
     def make(self, asked: Asked, now_ms: int) -> bytes | None:
-        """The payload, compressed; None: it is larger than the broker takes.  Counts that it has
-        are sent, whatever becomes of it, as in Kafka."""
+        """The payload, compressed; None: it is larger than the broker takes.  The next one has the
+        increases since this one, even if this one is lost."""
         figures = self._read()
         seconds = max((now_ms - self._last_ms) / 1000, 0.001)
         points = [one for one in self._points(figures, seconds, asked.delta)
