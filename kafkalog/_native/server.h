@@ -290,7 +290,7 @@ typedef struct {
     int32_t throttle_ms; /* how long its connection is muted */
     int16_t api_key;
     int16_t api_version;
-    int32_t client_id_bytes; /* -1: null, or unknown */
+    int32_t client_id_bytes; /* -1: null */
     uint8_t client_id[128];  /* its beginning */
     char peer[64];           /* as in kl_request_info */
 } kl_finished;

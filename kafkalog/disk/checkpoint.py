@@ -295,9 +295,9 @@ class DirectoryState:
 
     def _problem(self, sentence: str) -> None:
         self.problems.append(sentence)
-        import logging  # takes 10 ms, and is hardly ever needed
+        from kafkalog.logs.limit import limited  # logging takes 10 ms to import
 
-        logging.getLogger(__name__).warning("%s", sentence)
+        limited(__name__).warning("%s", sentence)
 
     def _was_clean(self) -> bool:
         path = os.path.join(self.path, CLEAN_MARKER)
@@ -508,9 +508,9 @@ class DirectoryState:
 
 def tell_unclean(path: str, error: NoSpace) -> None:
     """Warn that a close was not clean for lack of space: the next open only takes longer."""
-    import logging
+    from kafkalog.logs.limit import limited
 
-    logging.getLogger(__name__).warning(
+    limited(__name__).warning(
         "%s: closed without its clean marker, the next open recovers: %s", path, error
     )
 

@@ -99,11 +99,9 @@ def _read(root: str, name: str) -> Hold | None:
 
 
 def _tell(root: str, name: str, why: str) -> None:
-    import logging  # slow to import, like json, and most directories have no holds
+    from kafkalog.logs.limit import limited  # slow to import; most directories have no holds
 
-    logging.getLogger(__name__).warning(
-        "%s: the hold is not obeyed: %s", os.path.join(root, name), why
-    )
+    limited(__name__).warning("%s: the hold is not obeyed: %s", os.path.join(root, name), why)
 
 
 def _render(hold: Hold) -> bytes:

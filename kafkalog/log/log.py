@@ -593,6 +593,6 @@ def _give_back_quietly(path: str, give_back: Callable[[], None]) -> None:
     try:
         give_back()
     except KafkalogError as error:
-        import logging  # takes 10 ms to import, and is rarely needed
+        from kafkalog.logs.limit import limited  # logging takes 10 ms to import
 
-        logging.getLogger(__name__).error("log %s, dropped without close: %s", path, error)
+        limited(__name__).error("log %s, dropped without close: %s", path, error)

@@ -176,9 +176,9 @@ def _tell_left(path: str, recovery: Recovery) -> None:
     file = os.path.join(path, name)
     # It may be gone: a log that ends below its start begins again.
     if os.path.exists(file) and os.path.getsize(file) > recovery.truncated_pos:
-        import logging
+        from kafkalog.logs.limit import limited
 
-        logging.getLogger(__name__).warning(
+        limited(__name__).warning(
             "%s: was not closed cleanly, and there is no room to back up what must be cut from "
             "byte %d of %s on: it stays where it is; reads and retention go on, appends when "
             "there is room", path, recovery.truncated_pos, name,
@@ -186,9 +186,9 @@ def _tell_left(path: str, recovery: Recovery) -> None:
 
 
 def _tell(path: str, recovery: Recovery) -> None:
-    import logging  # takes 10 ms to import, and is rarely needed
+    from kafkalog.logs.limit import limited  # logging takes 10 ms to import
 
-    logging.getLogger(__name__).warning(
+    limited(__name__).warning(
         "%s: was not closed cleanly; %d bytes that were not flushed and are no whole batches, or "
         "lie behind such, were cut from byte %d of segment %d on, and are kept in %s",
         path, recovery.truncated_bytes, recovery.truncated_pos, recovery.truncated_segment,

@@ -94,9 +94,9 @@ def _expired(log: Handle, segments: Sequence[Segment], now_ms: int) -> Expiry | 
 
 
 def _tell_ahead(log: Handle, late: SegmentFacts) -> None:
-    import logging  # takes 10 ms to import, and is rarely needed
+    from kafkalog.logs.limit import limited  # logging takes 10 ms to import
 
-    logging.getLogger(__name__).warning(
+    limited(__name__).warning(
         "%s: segment %d has a record with the timestamp %d ms, which is in the future: "
         "retention.ms keeps this segment and all later ones until it has passed since then. To "
         "free the space earlier, delete the records below %d; message.timestamp.after.max.ms "

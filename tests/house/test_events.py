@@ -19,9 +19,10 @@ LOGGERS = {
     "kafkalog.server.request_log": "kafkalog.request.logger",
 }
 """Modules with a logger of another name."""
-NODE = ("cluster", "controller", "coordinator", "directory", "kraft", "metadata", "metrics",
-        "quorum", "replication", "server", "shares", "zookeeper")  # fmt: skip
+NODE = ("cluster", "controller", "coordinator", "directory", "disk", "kraft", "log", "metadata",
+        "metrics", "quorum", "replication", "server", "shares", "zookeeper")  # fmt: skip
 """Parts whose lines a client may cause."""
+LOGGER = re.compile(r"[lL]ogger\b|^LOG$|^limited\(")
 HOLES = re.compile(r"%(?:\.\d+)?[srd]")
 
 
@@ -44,7 +45,7 @@ def calls(source: str) -> Iterator[tuple[str, str]]:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
         whose = ast.unparse(node.func.value)
-        if node.func.attr not in METHODS or not ("ogger" in whose or whose == "LOG"):
+        if node.func.attr not in METHODS or not LOGGER.search(whose):
             continue
         level = VARIES if node.func.attr == "log" else node.func.attr
         text = node.args[1 if level == VARIES else 0]

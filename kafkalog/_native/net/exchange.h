@@ -62,6 +62,7 @@ struct kl_exchange {
     bool holds;                      /* its principal, as its connection is gone */
     int64_t delay_ms;                /* of KL_REFUSE */
     int32_t throttled_ms;            /* as its request, once the answer is being sent */
+    bool logged;                     /* if it takes long enough; set when it begins */
     int32_t client_id_bytes;         /* for the log of requests; -1: none */
     uint8_t client_id[128];
     kl_client client; /* with KL_RESOLVED */

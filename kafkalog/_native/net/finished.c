@@ -23,7 +23,8 @@ void kl_finished_begin(kl_exchange *exchange) {
     kl_span client = exchange->request.client_id;
     exchange->client_id_bytes = -1;
     exchange->throttled_ms = 0;
-    if (KL_LIKELY(least_ns(exchange) == INT64_MAX) || client.data == NULL) return;
+    exchange->logged = least_ns(exchange) != INT64_MAX;
+    if (KL_LIKELY(!exchange->logged) || client.data == NULL) return;
     size_t bytes = KL_MIN(client.bytes, sizeof exchange->client_id);
     if (bytes > 0) memcpy(exchange->client_id, client.data, bytes);
     exchange->client_id_bytes = (int32_t)bytes;
@@ -43,8 +44,7 @@ static int64_t own_ns(const kl_exchange *exchange) {
 }
 
 void kl_finished_end(const kl_exchange *exchange) {
-    int64_t least = least_ns(exchange);
-    if (KL_LIKELY(least == INT64_MAX) || own_ns(exchange) < least) return;
+    if (KL_LIKELY(!exchange->logged) || own_ns(exchange) < least_ns(exchange)) return;
     const kl_request *request = &exchange->request;
     const kl_times *times = &exchange->times;
     kl_finished one = {.listener = request->listener,

@@ -16,7 +16,7 @@ typedef struct {
 
 void kl_finished_init(kl_finished_log *log);
 void kl_finished_free(kl_finished_log *log);
-/* A request was received: keep what its frame says, if requests are logged. */
+/* A request was received: decide if it may be logged, and keep what its frame says. */
 void kl_finished_begin(kl_exchange *exchange);
 /* The last byte of its answer was sent, or it has none; its times are complete. */
 void kl_finished_end(const kl_exchange *exchange);

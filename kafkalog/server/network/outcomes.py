@@ -79,7 +79,7 @@ class Finished(NamedTuple):
     api_version: int
     correlation_id: int
     client_id: str | None
-    """Its beginning; None: null, or it came before requests were reported."""
+    """Its beginning."""
     peer: str
     """As in RawRequest."""
     listener: int
