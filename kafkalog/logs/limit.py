@@ -95,9 +95,8 @@ _limits: dict[str, _Limit] = {}
 def limited(name: str) -> logging.Logger:
     """The logger of a module, with the limit of its lines."""
     logger = logging.getLogger(name)
-    if name not in _limits:
-        _limits[name] = _Limit(logger)
-        logger.addFilter(_limits[name])
+    # In one step each: another thread may ask for the same one.
+    logger.addFilter(_limits.setdefault(name, _Limit(logger)))
     return logger
 
 
@@ -109,7 +108,7 @@ def left_out(logger: logging.Logger, template: str, count: int) -> None:
 
 def reset() -> None:
     """No logger has logged anything yet: also in a forked child, whose threads are gone."""
-    for one in _limits.values():
+    for one in list(_limits.values()):
         one.reset()
 
 
