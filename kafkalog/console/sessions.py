@@ -81,6 +81,11 @@ class Sessions(Generic[P]):
         found = self._open.pop(_digest(token), None)
         return [] if found is None else [found.person]
 
+    def end_of(self, csrf: str) -> list[P]:
+        """End the session that repeats this; its person, if there was one."""
+        found = [key for key, one in self._open.items() if one.csrf == csrf]
+        return [self._open.pop(key).person for key in found]
+
     def expire(self, now_s: float) -> list[P]:
         """Remove the sessions that ended by now; their persons."""
         over = [key for key, one in self._open.items() if _over(one, now_s)]
@@ -91,8 +96,8 @@ class Sessions(Generic[P]):
         return [*self._open.values()]
 
     def persons(self) -> list[P]:
-        """Those of all sessions."""
-        return [one.person for one in self._open.values()]
+        """Those of all sessions.  Any thread."""
+        return [one.person for one in tuple(self._open.values())]
 
 
 def _over(one: Session[P], now_s: float) -> bool:

@@ -218,7 +218,9 @@ class Web:
             "encrypted": secure,
         }, headers)  # fmt: skip
 
-    def _changed_by(self, session: Session[Person] | None, headers: dict[str, str]) -> Any:
+    def _changed_by(
+        self, session: Session[Person] | None, headers: dict[str, str]
+    ) -> Session[Person]:
         if session is None:
             raise Refused(401, "log in first")
         if not same(headers.get("x-csrf-token", ""), session.csrf):
@@ -248,10 +250,10 @@ class Web:
         self._attempts.begin(address, user, time.monotonic())
         try:
             person = await self._run(partial(Person.of_login, place, user, password))
-        except errors.AuthenticationFailed:
+        except errors.SaslAuthenticationFailed:
             _logger.warning("console: a login as %r from %s failed", user, address)
             raise Refused(401, "wrong user or password") from None
-        except errors.KafkalogError:  # nobody has said that they are wrong
+        except (errors.KafkalogError, Refused):  # nobody has said that they are wrong
             self._attempts.succeed(address, user)
             raise
         self._attempts.succeed(address, user)
@@ -265,7 +267,13 @@ class Web:
     async def _ask(self, session: Session[Person], call: Callable[[], Any]) -> Answer:
         turn = self._turns.setdefault(session.csrf, asyncio.Semaphore(AT_ONCE_MAX))
         async with turn:
-            return _shown(await self._run(call))
+            try:
+                return _shown(await self._run(call))
+            except errors.SaslAuthenticationFailed as problem:
+                if session.person is self._everyone:
+                    raise Refused(502, str(problem)) from None
+                self._part_from(self._sessions.end_of(session.csrf))
+                raise Refused(401, f"log in again: {problem}") from None
 
     async def _run(self, call: Callable[[], Any]) -> Any:
         if self._waiting >= WAITING_MAX or self._ends:
@@ -395,7 +403,7 @@ def _json(body: bytes) -> dict[str, Any]:
 
 def _status_of(problem: errors.KafkalogError) -> int:
     kinds: list[tuple[type[errors.KafkalogError], int]] = [
-        (errors.AuthenticationFailed, 401), (errors.AuthorizationFailed, 403),
+        (errors.AuthorizationFailed, 403),
         (errors.UnknownTopicOrPartition, 404), (errors.ArgumentError, 400),
         (errors.InvalidTopic, 400), (errors.Timeout, 504),
     ]  # fmt: skip

@@ -9,9 +9,9 @@ import pytest
 
 import kafkalog
 from kafkalog.config.authorizer import STANDARD_AUTHORIZER
-from kafkalog.console import sessions
+from kafkalog.console import routes, sessions
 from kafkalog.console.person import Place, SegmentFacts, checked
-from kafkalog.errors import InvalidSetting
+from kafkalog.errors import InvalidSetting, SaslAuthenticationFailed
 from tests.support import sasl
 from tests.support.console import Browser, console
 
@@ -113,6 +113,26 @@ def test_wrong_passwords_are_refused_and_counted(place: Place) -> None:
 ])  # fmt: skip
 def test_odd_logins_are_refused(url: str, fields: dict[str, object]) -> None:
     assert Browser(url).post("login", **fields).status == 400
+
+
+def test_credentials_that_are_no_longer_right_end_the_session(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise SaslAuthenticationFailed("wrong by now")
+
+    monkeypatch.setitem(routes.READS, "groups", refused)  # type: ignore[arg-type]
+    with console(place) as server:
+        alice = Browser(server.url)
+        alice.log_in(ALICE, PASSWORDS[ALICE])
+        answer = alice.ask("/api/groups")
+        assert (answer.status, answer.json["error"]) == (401, "log in again: wrong by now")
+        assert alice.begin()["here"] is False
+    with console(Place(place.brokers)) as server:
+        anyone = Browser(server.url)
+        anyone.begin()
+        assert anyone.ask("/api/groups").status == 502
+        assert anyone.begin()["here"]
 
 
 def test_pages_elsewhere_log_nobody_in(url: str) -> None:

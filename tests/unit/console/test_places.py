@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
@@ -111,7 +110,7 @@ def test_the_command_serves_any_cluster(tmp_path: Path) -> None:
         words = ["console", "--bootstrap-server", broker.bootstrap_servers, "--listen", "0"]
         with subprocess.Popen(
             [sys.executable, "-m", "kafkalog", *words, "--write", "--host", "here.example"],
-            stdout=subprocess.PIPE, text=True, cwd=tree.ROOT, env={**os.environ},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tree.ROOT,
         ) as process:  # fmt: skip
             assert process.stdout is not None
             url = process.stdout.readline().removeprefix("console: ").strip()
@@ -119,8 +118,13 @@ def test_the_command_serves_any_cluster(tmp_path: Path) -> None:
             assert browser.begin()["write"]
             assert browser.ask("/", Host="here.example").status == 200
             assert browser.get("cluster")["nodes"][0]["node"] == 1
+            assert browser.post(
+                "create-topic", name="t", partitions=1, replication=1
+            ).json == {"name": "t"}  # fmt: skip
             process.send_signal(signal.SIGTERM)
             assert process.wait(LIMIT_S) == 0
+            assert process.stderr is not None
+            assert "console: 'anonymous': create-topic" in process.stderr.read()
 
 
 def test_the_commands_wrong_arguments(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
