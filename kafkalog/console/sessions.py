@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable
 from hashlib import sha256
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 __all__ = ["Attempts", "Session", "Sessions", "same"]
 
@@ -27,16 +27,16 @@ FAILURES_OF_ALL_MAX = 100
 TOKEN_CHARS_MAX = 64
 
 
-class Session(NamedTuple, Generic[P]):
+class Session(Generic[P]):
     """A browser that was let in."""
 
-    user: str
-    """Empty: anonymous."""
-    csrf: str
-    """Every change must repeat it."""
-    person: P
-    begun_s: float
-    used_s: float
+    def __init__(self, user: str, csrf: str, person: P, now_s: float) -> None:
+        self.user = user
+        """Empty: anonymous."""
+        self.csrf = csrf
+        """Every change must repeat it."""
+        self.person = person
+        self.begun_s = self.used_s = now_s
 
 
 class Sessions(Generic[P]):
@@ -59,7 +59,7 @@ class Sessions(Generic[P]):
         crowd += rest[: max(0, len(rest) - SESSIONS_MAX + 1)]
         gone += [self._open.pop(key).person for key in crowd]
         token = self._token()
-        self._open[_digest(token)] = Session(user, self._token(), person, now_s, now_s)
+        self._open[_digest(token)] = Session(user, self._token(), person, now_s)
         return token, gone
 
     def use(self, token: str, now_s: float) -> Session[P] | None:
@@ -73,7 +73,8 @@ class Sessions(Generic[P]):
         if _over(found, now_s):
             self._open[key] = found  # `expire` returns its person
             return None
-        self._open[key] = found = found._replace(used_s=now_s)
+        found.used_s = now_s
+        self._open[key] = found
         return found
 
     def end(self, token: str) -> list[P]:
