@@ -155,6 +155,11 @@ class Person:
                 self._admin = self._administrator()
             return self._admin
 
+    @property
+    def ended(self) -> bool:
+        """True once its clients are closed, or about to be."""
+        return self._closed
+
     def _administrator(self) -> Admin:
         return Admin(
             self.place.brokers(), client_id=CLIENT_ID, request_timeout_ms=REQUEST_MS,

@@ -274,6 +274,10 @@ class Web:
                     raise Refused(502, str(problem)) from None
                 self._part_from(self._sessions.end_of(session.csrf))
                 raise Refused(401, f"log in again: {problem}") from None
+            except errors.KafkalogError:
+                if session.person.ended:
+                    raise Refused(401, "this session has ended") from None
+                raise
 
     async def _run(self, call: Callable[[], Any]) -> Any:
         if self._waiting >= WAITING_MAX or self._ends:

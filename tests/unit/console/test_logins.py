@@ -10,7 +10,7 @@ import pytest
 import kafkalog
 from kafkalog.config.authorizer import STANDARD_AUTHORIZER
 from kafkalog.console import routes, sessions
-from kafkalog.console.person import Place, SegmentFacts, checked
+from kafkalog.console.person import Person, Place, SegmentFacts, checked
 from kafkalog.errors import InvalidSetting, SaslAuthenticationFailed
 from tests.support import sasl
 from tests.support.console import Browser, console
@@ -85,6 +85,23 @@ def test_a_logout_ends_a_session(url: str) -> None:
     alice.cookie = cookie
     assert alice.ask("/api/topics").status == 401
     assert alice.begin()["here"] is False
+
+
+def test_a_request_in_progress_at_the_logout_is_refused(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its clients are closed: that is no failure of the cluster."""
+
+    def slow(person: Person, _: object) -> None:
+        person.close()
+        person.topics(fresh=True)
+
+    monkeypatch.setitem(routes.READS, "groups", slow)  # type: ignore[arg-type]
+    with console(place) as server:
+        alice = Browser(server.url)
+        alice.log_in(ALICE, PASSWORDS[ALICE])
+        answer = alice.ask("/api/groups")
+        assert (answer.status, answer.json["error"]) == (401, "this session has ended")
 
 
 def test_a_login_replaces_the_session(url: str) -> None:
