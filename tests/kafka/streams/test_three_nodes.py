@@ -11,18 +11,13 @@ import pytest
 
 import kafkalog
 from kafkalog.testing.cluster import TestCluster
-from kafkalog.wire import apis
 from tests.kafka.clients import programs
 from tests.kafka.streams.application import STREAMS, WAIT_S, Application
 from tests.kafka.streams.conftest import SETTINGS
 from tests.kafka.streams.pairs import PARTITIONS, TOPICS, Fed, has_all, joined, placed
 from tests.support.waiting import wait_for
 
-SERVED = apis.STREAMS_GROUP_HEARTBEAT.key in apis.SERVED
-pytestmark = [
-    pytest.mark.java, pytest.mark.long, pytest.mark.timeout(600),
-    pytest.mark.skipif(not SERVED, reason="streams groups (KIP-1071) are not served yet"),
-]  # fmt: skip
+pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(600)]
 
 OF_ONE_NODE = (".replication.factor", ".min.isr")
 
