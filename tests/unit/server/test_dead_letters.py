@@ -273,17 +273,22 @@ def test_the_topic_may_have_another_leader(
         with kafkalog.Producer(bootstrap) as producer:
             for number in range(3):
                 producer.send("t", b"%d" % number, partition=number).result(LIMIT_S)
-        left = {b"0", b"1", b"2"}
         with ShareConsumer(bootstrap, "t", group="g", config=EXPLICIT) as one:
 
             def ended() -> bool:
                 for record in one.poll(50):
                     one.acknowledge(record, "reject")
-                    left.remove(record.value or b"")
-                return not left
+                one.commit()  # if it fails, as a node was fenced, the record comes again
+                return partitions(bootstrap) == {b"0", b"1", b"2"}
 
-            wait_for(ended, "the records")
-            one.commit().check()
-        found = letters(bootstrap, 3)
-        assert sorted(str(headers(one)["partition"]) for one in found) == ["b'0'", "b'1'", "b'2'"]
-    assert [one for one in caplog.record_tuples if one[1] >= logging.ERROR] == []
+            wait_for(ended, "a letter of each partition")
+    mine = [one for one in caplog.record_tuples if one[0] == dead_letters.__name__]
+    assert [one for one in mine if one[1] >= logging.ERROR] == []
+
+
+def partitions(bootstrap: str) -> set[bytes | None]:
+    """The partitions of the records that have letters."""
+    with kafkalog.Admin(bootstrap) as admin:
+        if "dlq.t" not in admin.list_topics():
+            return set()
+    return {headers(one)["partition"] for one in letters(bootstrap, 1)}
