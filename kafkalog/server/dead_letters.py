@@ -58,7 +58,9 @@ DELIVERED = "Offset delivery count exceeded the threshold."
 _AGAIN = frozenset({
     ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NETWORK_EXCEPTION,
     ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.TOPIC_ALREADY_EXISTS,
-    ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.NONE,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NONE,
 })  # fmt: skip
 """Failures that another attempt may mend; NONE: a topic that this broker does not know yet."""
 _logger = limited(__name__)
@@ -95,7 +97,7 @@ class _Work:
 
     def __str__(self) -> str:
         group, topic, number = self.source
-        return f"share group {group}: {topic}-{number}, offsets {self.next} to {self.letter.last}"
+        return f"share group {group}: {topic}-{number}, offsets {self.letter.first} to {self.letter.last}"
 
 
 class DeadLetters:
