@@ -97,7 +97,8 @@ class _Work:
 
     def __str__(self) -> str:
         group, topic, number = self.source
-        return f"share group {group}: {topic}-{number}, offsets {self.letter.first} to {self.letter.last}"
+        first, last = self.letter.first, self.letter.last
+        return f"share group {group}: {topic}-{number}, offsets {first} to {last}"
 
 
 class DeadLetters:
