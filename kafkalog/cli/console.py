@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     from kafkalog.console.server import ConsoleServer, tls_of
     from kafkalog.console.web import Settings, Web
     from kafkalog.errors import InvalidSetting
-    from kafkalog.server import logs
+    from kafkalog.logs.lines import set_up
     from kafkalog.server.network.listeners import is_loopback
 
     try:
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
         server = ConsoleServer(
             *place, "kafkalog", Web(Settings(cluster, options.write, hosts)), tls, "--listen"
         )
-        logs.set_up("text", "INFO")  # changes, by whom, and failed logins
+        set_up("text", "INFO")  # changes, by whom, and failed logins
         print(f"console: {server.url}", flush=True)
         if cluster.logs_in and tls is None and not is_loopback(place[0]):
             print(f"WARNING: passwords come to {place[0]} without encryption: give --tls",

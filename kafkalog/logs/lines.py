@@ -1,5 +1,6 @@
 """Log lines for operators: one line per event, as text or as JSON."""
 
+import atexit
 import json
 import logging
 import sys
@@ -7,6 +8,7 @@ from datetime import datetime, timezone
 from typing import TextIO
 
 from kafkalog.logs.events import event_of, fields_of
+from kafkalog.logs.limit import tell_all
 
 __all__ = ["TEXT_MAX", "set_up"]
 
@@ -77,6 +79,7 @@ class _Json(logging.Formatter):
 
 def set_up(form: str, level: str = "INFO", stream: TextIO | None = None) -> None:
     """Write kafkalog's log lines to `stream` (stderr), as `text` or `json`."""
+    atexit.register(tell_all)
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_Json() if form == "json" else _Text())
     logger = logging.getLogger("kafkalog")

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from kafkalog.logs import limit
-from kafkalog.logs.limit import LINES_MAX, WINDOW_S, left_out, limited
+from kafkalog.logs.limit import LINES_MAX, WINDOW_S, left_out, limited, tell_all
 
-TEXT = "%s: closed"
-NOTE = "%d lines of broker_closed were left out"
+TEXT = "%s: ended"
+NOTE = "%d lines of %%s: ended were left out"
 
 
 class Clock:
@@ -37,14 +37,14 @@ def test_lines_of_a_kind_are_logged_up_to_the_limit_then_counted(
 ) -> None:
     for number in range(LINES_MAX + 5):
         logger.info(TEXT, number)
-    assert caplog.messages == [f"{number}: closed" for number in range(LINES_MAX)]
+    assert caplog.messages == [f"{number}: ended" for number in range(LINES_MAX)]
     clock.now_s += WINDOW_S
     caplog.clear()
     logger.info(TEXT, "x")
-    assert caplog.messages == [NOTE % 5, "x: closed"]
+    assert caplog.messages == [NOTE % 5, "x: ended"]
     assert caplog.records[0].levelno == logging.INFO
     logger.info(TEXT, "y")
-    assert caplog.messages[2:] == ["y: closed"]
+    assert caplog.messages[2:] == ["y: ended"]
 
 
 def test_a_kind_does_not_silence_another_one(
@@ -55,7 +55,7 @@ def test_a_kind_does_not_silence_another_one(
     logger.warning("%s: goes on with the settings that it had", "d")
     limited("kafkalog.server.failures").info(TEXT, "other logger")
     assert caplog.messages[LINES_MAX:] == [
-        "d: goes on with the settings that it had", "other logger: closed",
+        "d: goes on with the settings that it had", "other logger: ended",
     ]  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def test_lines_that_somebody_else_left_out_are_counted_too(
 ) -> None:
     left_out(logger, TEXT, 7)
     logger.info(TEXT, "x")
-    assert caplog.messages == [NOTE % 7, "x: closed"]
+    assert caplog.messages == [NOTE % 7, "x: ended"]
 
 
 def test_the_kinds_that_are_remembered_are_bounded(
@@ -91,5 +91,40 @@ def test_a_forked_child_logs_whatever_its_parent_did(logger: logging.Logger, clo
             try:
                 logger.info(TEXT, "x")
             finally:
-                os._exit(0 if found._kinds[TEXT].lines == 1 else 1)
+                os._exit(0 if found._kinds[TEXT,].lines == 1 else 1)
     assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_lines_about_paths_of_the_node_are_counted_for_each(
+    logger: logging.Logger, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a power cut all of many logs may have been cut."""
+    for number in range(10 * LINES_MAX):
+        logger.info("%s: closed", f"/data/{number}")
+    assert len(caplog.messages) == 10 * LINES_MAX
+    for _ in range(2 * LINES_MAX):
+        logger.info("%s: closed", "/data/0")
+    assert len(caplog.messages) == 11 * LINES_MAX - 1
+
+
+def test_another_line_of_the_logger_tells_of_those_left_out(
+    logger: logging.Logger, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(LINES_MAX + 3):
+        logger.warning(TEXT, number)
+    clock.now_s += WINDOW_S
+    caplog.clear()
+    logger.info("%s: closed", "d")
+    assert caplog.messages == [NOTE % 3, "d: closed"]
+    assert caplog.records[0].levelno == logging.WARNING
+
+
+def test_the_end_of_the_process_tells_of_those_left_out(
+    logger: logging.Logger, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(LINES_MAX + 3):
+        logger.info(TEXT, number)
+    caplog.clear()
+    tell_all()
+    tell_all()
+    assert caplog.messages == [NOTE % 3]
