@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
     directory = options.dir or found.directory
     if directory is None:
         raise UsageError("--dir: give a data directory, or log.dirs in --config")
-    _set_up_lines(found, options)
+    _set_up_lines(found, options, options.log_level)
     return _serve(directory, found.config, lambda: _again(options, directory))
 
 
@@ -90,12 +90,14 @@ def _again(options: argparse.Namespace, directory: str) -> dict[str, object]:
     found = settings_from(options)
     if options.dir is None and found.directory != directory:
         raise UsageError(f"log.dirs: found {found.directory}, wanted {directory}, as at the start")
-    _set_up_lines(found, options)
+    _set_up_lines(found, options, None)  # an operator may have set levels since
     return found.config
 
 
-def _set_up_lines(found: "Properties", options: argparse.Namespace) -> None:
-    """Log as asked; first, the settings of the file that have no effect.
+def _set_up_lines(
+    found: "Properties", options: argparse.Namespace, level: str | None
+) -> None:
+    """Log as asked; `level` None: as it is.  First, the settings of the file that have no effect.
 
     Raises: InvalidSetting.
     """
@@ -103,7 +105,7 @@ def _set_up_lines(found: "Properties", options: argparse.Namespace) -> None:
     from kafkalog.logs import lines
 
     form = options.log_format or ServerConfig.of(found.config).kafkalog_log_format
-    lines.set_up(form, options.log_level)
+    lines.set_up(form, level)
     logger = logging.getLogger("kafkalog.server")
     for note in found.notes:
         logger.warning("%s: %s", options.config, note)

@@ -297,6 +297,7 @@ EVENTS: dict[str, tuple[Event, ...]] = {
         _of("request_completed", "debug", "%s v%s of %s, %s at %s, listener %s, correlation id %s: "
             "%s ms: queue %s, local %s, remote %s, response queue %s, send %s, throttle %s",
             _OF_REQUEST),
+        _of("request_not_logged", "error", "a request was not logged"),
         _of("request_slow", "warning", "slow: %s v%s of %s, %s at %s, listener %s, correlation id "
             "%s: %s ms: queue %s, local %s, remote %s, response queue %s, send %s, throttle %s",
             _OF_REQUEST),

@@ -77,12 +77,14 @@ class _Json(logging.Formatter):
         return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)
 
 
-def set_up(form: str, level: str = "INFO", stream: TextIO | None = None) -> None:
-    """Write kafkalog's log lines to `stream` (stderr), as `text` or `json`."""
+def set_up(form: str, level: str | None = "INFO", stream: TextIO | None = None) -> None:
+    """Write kafkalog's log lines to `stream` (stderr), as `text` or `json`.  `level` None: as it
+    is."""
     atexit.register(tell_all)
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_Json() if form == "json" else _Text())
     logger = logging.getLogger("kafkalog")
     logger.handlers[:] = [handler]
-    logger.setLevel(level)
+    if level is not None:
+        logger.setLevel(level)
     logger.propagate = False

@@ -85,8 +85,12 @@ class RequestLog:
                 found = self._reactor.finished(LOOK_MS)
             except Closed:
                 return
-            if found is not None:
+            if found is None:
+                continue
+            try:
                 self._log(found)
+            except Exception:  # the next ones are logged
+                _logger.exception("a request was not logged")
 
     def _log(self, found: Finished) -> None:
         slow_ns = self._slow_ns

@@ -475,7 +475,7 @@ kl_status kl_file_stat(kl_file *file, int64_t *bytes, int64_t *modified_ms) {
     kl_status status = KL_OK;
     if (seen.mode) { /* just opened */
         *bytes = seen.bytes;
-        *modified_ms = seen.modified_ns / 1000000;
+        *modified_ms = seen.modified_ms;
     } else if (kl_io->fstat(fd, &found)) {
         status = file_failed(file, "stat");
     } else {

@@ -40,7 +40,7 @@ typedef struct {
     uint64_t inode;
     int64_t born_ns; /* since 1970; 0: unknown to the file system */
     int64_t bytes;
-    int64_t modified_ns;
+    int64_t modified_ms; /* since 1970; rounded towards it */
     uint32_t mode;
 } kl_facts;
 

@@ -43,7 +43,7 @@ int kl_system_facts(int fd, kl_facts *out) {
         .inode = found.stx_ino,
         .born_ns = found.stx_mask & STATX_BTIME ? nanoseconds(found.stx_btime) : 0,
         .bytes = (int64_t)found.stx_size,
-        .modified_ns = nanoseconds(found.stx_mtime),
+        .modified_ms = found.stx_mtime.tv_sec * 1000 + found.stx_mtime.tv_nsec / 1000000,
         .mode = found.stx_mode,
     };
     return 0;

@@ -23,10 +23,6 @@ const char *kl_system_form(void) { return "posix"; }
 
 /* ---- files ---------------------------------------------------------------------------- */
 
-static int64_t nanoseconds(struct timespec time) {
-    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
-
 int kl_system_facts(int fd, kl_facts *out) {
     struct stat found;
     if (fstat(fd, &found)) return -1;
@@ -34,10 +30,12 @@ int kl_system_facts(int fd, kl_facts *out) {
         .device = (uint64_t)found.st_dev,
         .inode = found.st_ino,
 #ifdef __APPLE__
-        .born_ns = nanoseconds(found.st_birthtimespec),
+        .born_ns = (int64_t)found.st_birthtimespec.tv_sec * 1000000000 +
+                   found.st_birthtimespec.tv_nsec,
 #endif
         .bytes = found.st_size,
-        .modified_ns = nanoseconds(found.st_mtim),
+        .modified_ms =
+            (int64_t)found.st_mtim.tv_sec * 1000 + found.st_mtim.tv_nsec / 1000000,
         .mode = found.st_mode,
     };
     return 0;

@@ -4,6 +4,7 @@ They are not part of the metadata: each node answers for its own, and forgets th
 Source: RuntimeLoggerManager, ConfigAdminManager, ConfigHelper.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -27,6 +28,8 @@ BROKER_LOGGER = 8
 """Kafka's number of this kind of resource."""
 DYNAMIC_BROKER_LOGGER = 6
 """Kafka's ConfigSource of a logger's level."""
+NUMBER = re.compile("[+-]?[0-9]{1,10}")
+"""As Kafka reads one; Python would also take other digits, spaces and underscores."""
 _OPERATIONS = {2: "APPEND operation is", 3: "SUBTRACT operation is"}
 
 
@@ -133,12 +136,11 @@ def _check(node_id: int, asked: ResourceChange, allowed: bool) -> None:
 
 def _number(kind: str, name: str) -> int:
     """The number of a node.  `kind`: Broker or Node, as Kafka's sentences name it."""
-    try:
-        return int(name)
-    except ValueError:
+    if not NUMBER.fullmatch(name):
         raise Refused(
             ErrorCode.INVALID_REQUEST, f"{kind} id must be an integer, but it is: {name}"
-        ) from None
+        )
+    return int(name)
 
 
 def _set(changes: Sequence[SettingChange]) -> None:

@@ -73,3 +73,13 @@ def test_other_resources_get_their_answers(raw: Raw) -> None:
     asked = {"resource_type": TOPIC, "resource_name": "t", "configuration_keys": ["retention.ms"]}
     (found,) = raw.call(apis.DESCRIBE_CONFIGS, resources=[asked]).results
     assert [one.value for one in found.configs] == ["1234567"]
+
+
+@pytest.mark.parametrize("name", ["0_1", " 1", "\u0661", "1 ", "00000000001", "x"])
+def test_the_number_of_a_node_has_ascii_digits(tmp_path: Path, name: str) -> None:
+    """Many spellings of one number would each have all loggers as their answer."""
+    with Broker(tmp_path / "d") as broker, Raw(broker.bootstrap_servers) as raw:
+        resource = {"resource_type": LOGGER, "resource_name": name, "configuration_keys": []}
+        (found,) = raw.call(apis.DESCRIBE_CONFIGS, resources=[resource]).results
+        assert (found.error_code, found.configs) == (ErrorCode.INVALID_REQUEST, [])
+        assert found.error_message == f"Broker id must be an integer, but it is: {name}"
