@@ -394,9 +394,13 @@ void kl_statepage_publish(kl_statepage *page, const kl_page_values *values) {
 void kl_statepage_change(kl_statepage *page, bool under_way) {
     KL_ASSERT((atomic_load(&page->layout->changes) & 1) == !under_way);
     atomic_fetch_add(&page->layout->changes, 1);
+    /* On ARM later writes could overtake it: a reader must see the odd number before any of them. */
+    if (under_way) atomic_thread_fence(memory_order_release);
 }
 
 int64_t kl_statepage_changes(const kl_statepage *page) {
+    /* On ARM earlier reads could fall behind it, and show a change that the number does not. */
+    atomic_thread_fence(memory_order_acquire);
     int64_t changes = atomic_load(&page->layout->changes);
     return atomic_load(&page->layout->open) && owner_lives(page->layout) ? changes : -1;
 }
