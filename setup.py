@@ -10,6 +10,7 @@ Environment:
 """
 
 import os
+import shutil
 import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
@@ -63,8 +64,30 @@ class EditableWheel(editable_wheel):
         return PathEntries()
 
 
+def missing(compiler: str | None, include: str) -> str:
+    """Names the tools that are missing for compiling against Python's C API; empty: none is.
+
+    `compiler`: the command of the C compiler; `include`: the folder of Python's headers.
+    """
+    lacking = []
+    if not compiler or shutil.which(compiler) is None:
+        lacking.append(f"a C compiler ({compiler or 'cc'} is not on PATH; CC names another)")
+    if not Path(include, "Python.h").is_file():
+        lacking.append(f"Python's C headers ({include}/Python.h does not exist)")
+    return " and ".join(lacking)
+
+
 class BuildExtension(build_ext):
     """Compiles as many C files at once as there are processors."""
+
+    def build_extensions(self) -> None:
+        commands = getattr(self.compiler, "compiler_so", None) or [None]
+        if lacking := missing(commands[0], sysconfig.get_path("include")):
+            sys.exit(
+                f"kafkalog's C part cannot be built: {lacking} is missing.  On Debian: apt-get "
+                "install gcc libc6-dev python3-dev.  A wheel needs neither: docs/installation.md."
+            )
+        super().build_extensions()
 
     def build_extension(self, ext: Any) -> None:
         compile_some = self.compiler.compile

@@ -4,6 +4,7 @@ KAFKALOG_NATIVE=test in the environment loads the extension with failpoints inst
 """
 
 import os
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -21,7 +22,18 @@ __all__ = [
 ]
 
 _build = "_kl_test" if os.environ.get("KAFKALOG_NATIVE") == "test" else "_kl"
+if not os.path.isdir(os.path.dirname(__file__)):
+    raise ImportError(
+        f"kafkalog cannot be imported from {__file__}: its C part is a shared library, which "
+        "Python loads from a folder, not from a zip file; install it with pip or unpack it"
+    )
 _extension = import_module(f"{__name__}.{_build}")
+# On free-threaded CPython.  An import may have switched the GIL on or off: ask after it.
+if not getattr(sys, "_is_gil_enabled", lambda: True)():
+    raise ImportError(
+        "kafkalog needs the GIL, which guards the open batches of its producers: start "
+        "free-threaded Python with PYTHON_GIL=1 or `python -X gil=1`"
+    )
 
 ffi: Any = _extension.ffi
 lib: Any = _extension.lib
