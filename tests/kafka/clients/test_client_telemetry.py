@@ -75,12 +75,17 @@ def sent(brokers: list[kafkalog.Broker], software: str, name: str) -> float:
 def test_javas_clients_send_theirs(broker: kafkalog.Broker) -> None:
     """A producer and a consumer."""
     servers = ("--bootstrap-server", broker.bootstrap_servers, "--topic", "t")
-    producer = apache.java("org.apache.kafka.tools.VerifiableProducer", *servers,
-                           "--throughput", "100", "--max-messages", "300")  # fmt: skip
-    assert subprocess.run(producer, stdout=subprocess.DEVNULL, timeout=WAIT_S).returncode == 0
+    producer = apache.java("org.apache.kafka.tools.ConsoleProducer", *servers)
     java = "apache-kafka-java"
-    # Its last push is on its way when the process ends, and may be lost with it.
-    assert 0 < sent([broker], java, SEND_TOTAL) <= 300
+    with subprocess.Popen(producer, stdin=subprocess.PIPE, text=True) as running:
+        assert running.stdin is not None
+        running.stdin.write("x\n" * 300)
+        running.stdin.flush()
+        # Before it ends: a producer that has nothing in flight sends no last push (KAFKA-17731).
+        wait_for(lambda: sent([broker], java, SEND_TOTAL) == 300, "all is counted", WAIT_S)
+        running.stdin.close()
+        assert running.wait(WAIT_S) == 0
+    assert sent([broker], java, SEND_TOTAL) == 300
     consumer = apache.java("org.apache.kafka.tools.VerifiableConsumer", *servers,
                            "--group-id", "g", "--reset-policy", "earliest")  # fmt: skip
     with subprocess.Popen(consumer, stdout=subprocess.DEVNULL) as running:

@@ -22,6 +22,7 @@ from kafkalog.testing.standin import StandIn
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
+from tests.support.waiting import wait_for
 from tests.unit.server.conftest import MakeBroker
 
 CLIENT_METRICS = 16
@@ -195,6 +196,24 @@ def test_a_client_that_connects_again_may_ask_at_once(broker: Broker, raw: Raw) 
         assert ask(again, asked.client_instance_id).error_code == ErrorCode.NONE
         (found,) = broker.client_metrics()
     assert len(found.metrics) == 2, "what it has sent stays"
+
+
+def test_the_last_push_counts_even_if_the_client_does_not_wait_for_the_answer(
+    broker: Broker, raw: Raw
+) -> None:
+    """A client that ends closes its connection at once."""
+    subscribe(raw)
+    for _ in range(5):
+        with Raw(raw.address) as one:
+            asked = ask(one)
+            one.send(apis.PUSH_TELEMETRY, 0, {
+                "client_instance_id": asked.client_instance_id, "terminating": True,
+                "subscription_id": asked.subscription_id, "compression_type": 0,
+                "metrics": PAYLOAD,
+            })  # fmt: skip
+    name = "kafka_server_client_metrics_plugin_export_total"
+    wait_for(lambda: broker.metrics()[name] == 5, "all have come")
+    assert [len(one.metrics) for one in broker.client_metrics()] == [2] * 5
 
 
 def test_long_names_are_cut(broker: Broker) -> None:
