@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from enum import IntEnum
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 from kafkalog.coordinator.consumer_groups.topics import Topics
@@ -163,26 +164,45 @@ class _Sizing:
             one.name: one.partitions for each in self._all for one in each.repartitions
             if one.partitions
         }  # fmt: skip
-        left = [one for one in self._all if any(name not in found for name in one.sinks)]
-        while left:
-            before = len(found)
-            for one in left:
-                for name in one.sinks:
-                    count = None if name in found else self._flow(one, found)
-                    if count is not None:
-                        found[name] = count
-            left = [one for one in left if any(name not in found for name in one.sinks)]
-            if left and len(found) == before:
-                raise invalid_topology(
-                    "Failed to compute number of partitions for all repartition topics. There may "
-                    "be loops in the topology that cannot be resolved."
-                )
+        self._follow(found)
+        if any(name not in found for one in self._all for name in one.sinks):
+            raise invalid_topology(
+                "Failed to compute number of partitions for all repartition topics. There may "
+                "be loops in the topology that cannot be resolved."
+            )
         if any(one.name not in found for each in self._all for one in each.repartitions):
             raise invalid_topology(
                 "Failed to compute number of partitions for all repartition topics, because a "
                 "repartition source topic is never used as a sink topic."
             )
         self._counts.update(found)
+
+    def _follow(self, found: dict[str, int]) -> None:
+        """Add the topics to which subtopologies write, as far as what flows into them is known.
+
+        Kafka goes through all subtopologies until nothing is left, and a count rests on what it had
+        found by then.  Here each has its turn once, in that order: as (round, place in the list).
+        """
+        readers: dict[str, list[int]] = {}
+        for place, one in enumerate(self._all):
+            for each in one.repartitions:
+                readers.setdefault(each.name, []).append(place)
+        turns = [
+            (0, place) for place, one in enumerate(self._all) if self._flow(one, found) is not None
+        ]
+        queued = {place for _, place in turns}
+        while turns:
+            number, place = heappop(turns)
+            count = self._flow(self._all[place], found)
+            assert count is not None, "it has its turn because something is known"
+            for name in self._all[place].sinks:
+                if name in found:
+                    continue
+                found[name] = count
+                for reader in readers.get(name, ()):
+                    if reader not in queued:
+                        queued.add(reader)
+                        heappush(turns, (number if reader > place else number + 1, reader))
 
     def _flow(self, one: Subtopology, found: Mapping[str, int]) -> int | None:
         counts = [found[each.name] for each in one.repartitions if each.name in found]
@@ -197,14 +217,18 @@ class _Sizing:
         """Topics that are joined have equally many partitions."""
         internal = {one.name: one.partitions for each in self._all for one in each.repartitions}
         fixed = {name for name, count in internal.items() if count}
+        every = {self._known_count(name) for name in fixed}
         for one in self._all:
             for group in one.copartitions:
                 names = {one.sources[at] for at in group.sources}
                 names |= {one.repartitions[at].name for at in group.repartitions}
                 if names:
-                    self._align(names, names & internal.keys(), fixed)
+                    self._align(names, names & internal.keys(), fixed, every)
 
-    def _align(self, names: set[str], internal: set[str], fixed: set[str]) -> None:
+    def _align(
+        self, names: set[str], internal: set[str], fixed: set[str], every: set[int]
+    ) -> None:  # fmt: skip
+        """One group; `every`: the counts of the fixed topics of all groups."""
         counts = {name: self._known_count(name) for name in names}
         own = {name: counts[name] for name in internal}
         if internal != names:
@@ -213,7 +237,6 @@ class _Sizing:
             if len(set(others.values())) > 1:
                 raise _mismatch(_unequal(others))
         elif fixed:  # Kafka compares those of all groups, too
-            every = {self._known_count(name) for name in fixed}
             wanted = next(iter(every))
             if len(every) > 1:
                 raise _mismatch(_unequal(own))

@@ -19,10 +19,11 @@ __all__ = [
     "topology_fields", "topology_in",
 ]  # fmt: skip
 
-SUBTOPOLOGIES_MAX, NAMES_MAX = 500, 5_000
-"""Subtopologies of a topology, and names of topics in it: what is derived from them takes time."""
+SUBTOPOLOGIES_MAX, NAMES_MAX, COPARTITIONS_MAX = 500, 5_000, 5_000
+"""Subtopologies of a topology, names of topics in it, and copartition groups with the positions in
+them: what is derived from them takes time."""
 NAME_BYTES = 150
-"""Memory of a name in a topology, besides its characters; rounded up."""
+"""Memory of a name in a topology besides its characters, or of a position; rounded up."""
 
 
 class InternalTopic(NamedTuple):
@@ -84,17 +85,23 @@ class Topology(NamedTuple):
     def bytes(self) -> int:
         """Approximate memory of it."""
         texts = [text for one in self.subtopologies for text in _texts(one)]
-        return sum(NAME_BYTES + len(text) for text in texts)
+        return sum(NAME_BYTES + len(text) for text in texts) + NAME_BYTES * _copartitions(self)
 
 
 def _texts(one: Subtopology) -> Iterator[str]:
     yield one.id
     yield from one.sources
+    yield from one.regexes
     yield from one.sinks
     for topic in (*one.changelogs, *one.repartitions):
         yield topic.name
         yield from (text for pair in topic.configs for text in pair)
-    yield from ("" for _ in one.copartitions)
+
+
+def _copartitions(topology: Topology) -> int:
+    """Its copartition groups and the positions in them, together."""
+    groups = (group for one in topology.subtopologies for group in one.copartitions)
+    return sum(1 + sum(map(len, group)) for group in groups)
 
 
 # ---- from and to messages ------------------------------------------------------------------
@@ -183,6 +190,11 @@ def check_topology(topology: Topology) -> None:
         raise invalid_topology(
             f"The topology has {len(topology.subtopologies)} subtopologies and {len(names)} names "
             f"of topics, wanted at most {SUBTOPOLOGIES_MAX} and {NAMES_MAX}."
+        )
+    if (count := _copartitions(topology)) > COPARTITIONS_MAX:
+        raise invalid_topology(
+            f"The topology has {count} copartition groups and positions in them, wanted at most "
+            f"{COPARTITIONS_MAX}."
         )
     if prohibited := [name for name in dict.fromkeys(names) if name in INTERNAL_TOPICS]:
         raise invalid_topology(

@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from kafkalog.coordinator.streams_groups.configured import Status
-from kafkalog.coordinator.streams_groups.topology import NAMES_MAX, SUBTOPOLOGIES_MAX
+from kafkalog.coordinator.streams_groups.topology import (
+    COPARTITIONS_MAX,
+    NAMES_MAX,
+    SUBTOPOLOGIES_MAX,
+)
 from kafkalog.wire.error_codes import ErrorCode
 from tests.unit.coordinator.group_calls import config
 from tests.unit.coordinator.streams_group_calls import (
@@ -389,6 +393,13 @@ def test_a_topic_of_another_size_stops_the_application(desk: StreamsDesk) -> Non
         (
             topology(subtopology("0", *(f"t{n}" for n in range(NAMES_MAX + 1)))),
             f"and {NAMES_MAX}.",
+        ),
+        (
+            topology(subtopology("0", "t", copartition_groups=[{
+                "source_topics": [0] * COPARTITIONS_MAX, "source_topic_regex": [],
+                "repartition_source_topics": [],
+            }])),
+            f"{COPARTITIONS_MAX + 1} copartition groups and positions in them, wanted at most",
         ),
     ],
 )  # fmt: skip

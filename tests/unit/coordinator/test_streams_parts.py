@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from itertools import chain, product
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from kafkalog.coordinator.consumer_groups.reconcile import MustRejoin
+from kafkalog.coordinator.consumer_groups.refusal import Refusal
 from kafkalog.coordinator.consumer_groups.topics import NO_TOPICS, Topic
 from kafkalog.coordinator.streams_groups.assignor import Assignee, TaskSpec, sticky
 from kafkalog.coordinator.streams_groups.configured import Configured, Status, configured
@@ -21,7 +23,14 @@ from kafkalog.coordinator.streams_groups.member import (
     TasksOf,
 )
 from kafkalog.coordinator.streams_groups.reconcile import Goal, next_step
-from kafkalog.coordinator.streams_groups.topology import topology_in
+from kafkalog.coordinator.streams_groups.topology import (
+    Copartition,
+    InternalTopic,
+    Subtopology,
+    Topology,
+    check_topology,
+    topology_in,
+)
 from kafkalog.wire import apis
 from tests.unit.coordinator.streams_group_calls import internal, subtopology, topology
 
@@ -112,6 +121,121 @@ def test_too_many_tasks_are_refused() -> None:
     problem = sized(topology(subtopology("0", "t")), t=50_001).problem
     assert problem is not None
     assert problem.detail == "The topology has 50001 tasks, wanted at most 50000."
+
+
+def part(
+    name: str, sources: tuple[str, ...], sinks: tuple[str, ...], reads: tuple[InternalTopic, ...],
+    groups: tuple[Copartition, ...] = (),
+) -> Subtopology:  # fmt: skip
+    """A subtopology without changelogs."""
+    return Subtopology(name, sources, (), (), sinks, reads, groups)
+
+
+def in_rounds(found: Topology, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The sizes of repartition topics as Kafka finds them: it goes through all subtopologies, until
+    that brings nothing new."""
+    sizes, more = dict(sizes), True
+    while more:
+        more = False
+        for one in found.subtopologies:
+            inputs = (*one.sources, *(each.name for each in one.repartitions))
+            known = [sizes[name] for name in inputs if name in sizes]
+            for name in one.sinks:
+                if known and name not in sizes:
+                    sizes[name], more = max(known), True
+    return sizes
+
+
+def test_sizes_are_found_in_the_order_in_which_kafka_finds_them() -> None:
+    """A size rests on those that are known by then: all flows between three subtopologies."""
+    names, sizes = ("r0", "r1", "r2"), {"t0": 3, "t1": 2, "t2": 5}
+    again = [InternalTopic(name, 0, 0, ()) for name in names]
+    reads = [tuple(one for at, one in enumerate(again) if bits >> at & 1) for bits in range(8)]
+    topics = {name: Topic(UUID(int=1), count, 1) for name, count in sizes.items()}
+    loops = 0
+    for some in product(product(reads, (True, False)), repeat=3):
+        parts = [
+            part(str(at), (f"t{at}",) if source else (), (names[at], names[at - 1]), given)
+            for at, (given, source) in enumerate(some)
+        ]
+        if not all(one.sources or one.repartitions for one in parts):
+            continue
+        found = Topology(0, tuple(parts))
+        wanted = in_rounds(found, sizes)
+        if not wanted.keys() >= set(names):
+            with pytest.raises(Refusal, match="There may be loops"):
+                configured(found, NO_TOPICS._replace(topic=topics.get))
+            loops += 1
+            continue
+        made = configured(found, NO_TOPICS._replace(topic=topics.get)).missing
+        assert {name: one.partitions for name, one in made.items()} == {
+            name: wanted[name] for name in made
+        }
+        assert made.keys() == {one.name for one in chain(*(given for given, _ in some))}
+    assert loops, "some read only what flows in a circle"
+
+
+def test_the_work_for_repartition_topics_grows_with_their_number() -> None:
+    reads = 0
+
+    class Counted(InternalTopic):
+        @property
+        def name(self) -> str:  # type: ignore[override]
+            nonlocal reads
+            reads += 1
+            return self[0]
+
+    def work(count: int) -> int:
+        """A chain against the order of the ids, then one that reads and writes many topics."""
+        nonlocal reads
+        last = f"x{count - 1}"
+        parts = [part(f"{900 - at}", () if at else ("t",), (f"x{at}",),
+                      (Counted(f"x{at - 1}", 0, 0, ()),) if at else ())
+                 for at in range(count)]  # fmt: skip
+        wide = [f"w{at}" for at in range(10 * count)]
+        topics = tuple(Counted(name, 0, 0, ()) for name in (*wide, last))
+        parts.append(part("0000", (), tuple(wide), topics))
+        found = Topology(0, tuple(sorted(parts, key=lambda one: (len(one.id), one.id))))
+        check_topology(found)
+        reads = 0
+        topic = {"t": Topic(UUID(int=1), 4, 1)}.get
+        made = configured(found, NO_TOPICS._replace(topic=topic))
+        assert len(made.missing) == 11 * count
+        return reads
+
+    assert work(40) < 2.1 * work(20)
+
+
+def test_the_work_for_joined_topics_grows_with_their_number() -> None:
+    lookups = 0
+
+    def topic(name: str) -> Topic | None:
+        nonlocal lookups
+        lookups += 1
+        return Topic(UUID(int=1), 4, 1) if name == "t" else None
+
+    def work(count: int) -> int:
+        nonlocal lookups
+        topics = tuple(InternalTopic(f"r{at}", 4, 0, ()) for at in range(count))
+        groups = (Copartition((), (), (0,)),) * count
+        found = Topology(0, (part("0", ("t",), (), topics, groups),))
+        # Each has its size; another subtopology writes to them.
+        found = found._replace(subtopologies=(
+            *found.subtopologies, part("1", ("t",), tuple(one.name for one in topics), ()),
+        ))  # fmt: skip
+        check_topology(found)
+        lookups = 0
+        assert len(configured(found, NO_TOPICS._replace(topic=topic)).missing) == count
+        return lookups
+
+    assert work(200) < 2.1 * work(100)
+
+
+def test_copartition_groups_are_part_of_a_topologys_memory() -> None:
+    bare = Topology(0, (part("0", ("t",), (), ()),))
+    group = Copartition((0,) * 100, (), ())
+    joined = Topology(0, (part("0", ("t",), (), (), (group, group)),))
+    assert joined.bytes - bare.bytes >= 2 * 100 * 8
 
 
 # ---- the assignor --------------------------------------------------------------------------
