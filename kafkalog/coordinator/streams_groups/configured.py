@@ -23,6 +23,8 @@ __all__ = ["Configured", "Part", "Problem", "Status", "configured"]
 
 TASKS_MAX = 50_000
 """Tasks of a topology: an assignment of all of them takes time."""
+NEW_PARTITIONS_MAX = 10_000
+"""Partitions of the internal topics that are missing: controllers create no more in one request."""
 SHOWN_MAX = 3
 """Topics that a message names."""
 
@@ -130,9 +132,15 @@ class _Sizing:
             self._counts.update((each.name, tasks) for each in one.changelogs)
         parts = {one.id: self._part(one) for one in self._all}
         total = sum(part.tasks for part in parts.values())
-        missing = self._missing(parts)
-        if not missing and total > TASKS_MAX:
+        if total > TASKS_MAX:
             raise _mismatch(f"The topology has {total} tasks, wanted at most {TASKS_MAX}.")
+        missing = self._missing(parts)
+        if (count := sum(one.partitions for one in missing.values())) > NEW_PARTITIONS_MAX:
+            raise _Wrong(
+                Status.MISSING_INTERNAL_TOPICS,
+                f"Internal topics are missing: {_some(missing)}. They are not created: they have "
+                f"{count} partitions, wanted at most {NEW_PARTITIONS_MAX}.",
+            )
         return parts, missing
 
     def _existing(self, name: str) -> int | None:

@@ -121,6 +121,29 @@ def test_too_many_tasks_are_refused() -> None:
     problem = sized(topology(subtopology("0", "t")), t=50_001).problem
     assert problem is not None
     assert problem.detail == "The topology has 50001 tasks, wanted at most 50000."
+    stateful = subtopology("0", "t", state_changelog_topics=[internal("c")])
+    found = sized(topology(stateful), t=50_001)
+    assert (found.problem, found.missing) == (problem, {}), "before any topic is created"
+
+
+def test_no_topics_are_created_if_they_have_too_many_partitions() -> None:
+    kept = [internal(f"c{at}") for at in range(11)]
+    whole = topology(subtopology("0", "t", state_changelog_topics=kept))
+    assert len(sized(whole, t=909).missing) == 11
+    found = sized(whole, t=910)
+    assert (found.parts, found.missing) == (None, {})
+    assert found.problem == (
+        Status.MISSING_INTERNAL_TOPICS,
+        "Internal topics are missing: c0, c1, c10 and 8 additional topics. They are not created: "
+        "they have 10010 partitions, wanted at most 10000.",
+    )
+    by_hand = {f"c{at}": 910 for at in range(11)}
+    assert sized(whole, t=910, **by_hand).problem is None
+    again = topology(
+        subtopology("0", "t", repartition_sink_topics=["r"]),
+        subtopology("1", repartition_source_topics=[internal("r", 10_001)]),
+    )
+    assert sized(again, t=1).missing == {}
 
 
 def part(
