@@ -55,14 +55,6 @@ BY_ID = 13
 INTERNAL = "__"
 REJECTED = "Offset rejected by client."
 DELIVERED = "Offset delivery count exceeded the threshold."
-_AGAIN = frozenset({
-    ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NETWORK_EXCEPTION,
-    ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.TOPIC_ALREADY_EXISTS,
-    ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NONE,
-})  # fmt: skip
-"""Failures that another attempt may mend; NONE: a topic that this broker does not know yet."""
 _logger = limited(__name__)
 
 
@@ -192,7 +184,8 @@ class DeadLetters:
             self._failed(work, problem)
 
     def _failed(self, work: _Work, problem: Exception) -> None:
-        if known_code(problem) in _AGAIN:
+        code = known_code(problem)
+        if code is not None and _passes(code):
             self._again(work, problem)
             return
         if not isinstance(problem, KafkalogError):
@@ -211,7 +204,7 @@ class DeadLetters:
         code = ErrorCode.NONE if name in self._metadata.image.topics else self._create(name)
         topic = self._metadata.image.topics.get(name)
         if topic is None:
-            end = self._again if code in _AGAIN else self._give_up
+            end = self._again if _passes(code) else self._give_up
             end(work, f"{name} does not exist yet: {code.name}")
             return
         where = TopicPartition(name, work.source.partition % len(topic.partitions))
@@ -257,12 +250,15 @@ class DeadLetters:
             if code is ErrorCode.NONE:
                 self._later.run(0, partial(self._written, work))
             else:
-                end = self._again if code in _AGAIN else self._give_up
+                end = self._again if _passes(code) else self._give_up
                 self._later.run(0, partial(end, work, f"{where}: {code.name}: {message}"))
 
         body = partial(_question, where, self._partitions.id_of(where.topic), batch)
         assert self._peers is not None
-        self._peers.ask(broker, apis.PRODUCE, body, len(batch), then)
+        try:
+            self._peers.ask(broker, apis.PRODUCE, body, len(batch), then)
+        except RuntimeError as problem:  # no thread can be started now
+            self._again(work, problem)
 
     def _written(self, work: _Work) -> None:
         """The first batch of a round is written."""
@@ -324,6 +320,11 @@ class DeadLetters:
             default_timestamp_ms=self._clock.now_ms(),
         )
         return compressed_batches(columns, codecs.NONE, config, config.max_message_bytes)
+
+
+def _passes(code: ErrorCode) -> bool:
+    """True if another attempt may succeed; NONE: this broker does not know the topic yet."""
+    return code.retriable or code in (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.NONE)
 
 
 def _headers(work: _Work, offset: int) -> list[tuple[str, bytes]]:
