@@ -71,7 +71,8 @@ EVENTS: dict[str, tuple[Event, ...]] = {
     ),
     "console.server": (_of("console_failed", "error", "console: the server failed"),),
     "console.web": (
-        _of("console_change", "info", "console: %s: %s", "principal change"),
+        _of("console_change", "info", "console: %r: %s", "principal change"),
+        _of("console_sample_failed", "error", "console: a sample failed"),
         _of("console_request_failed", "error", "console: a request failed"),
         _of("console_login_failed", "warning", "console: a login as %r from %s failed",
             "principal peer"),
@@ -103,10 +104,10 @@ EVENTS: dict[str, tuple[Event, ...]] = {
             "classic protocol", "group generation"),
     ),
     "coordinator.consumer_groups.patterns": (
-        _of("pattern_too_costly", "warning",
-            "group %s: pattern %.100r matches nothing: found %d steps and %d topics, with the "
-            "patterns before it, wanted at most %d and %d",
-            "group pattern steps topics steps_max topics_max"),
+        _of("patterns_too_costly", "warning",
+            "group %s: %d of %d patterns match nothing: found %d steps, and %d topics of the "
+            "others, wanted at most %d and %d",
+            "group left_out patterns steps topics steps_max topics_max"),
         _of("group_patterns_failed", "error", "group %s: the topics of its patterns", "group"),
     ),
     "coordinator.consumer_groups.turns": (
