@@ -49,10 +49,16 @@ int kl_system_facts(int fd, kl_facts *out) {
     return 0;
 }
 
+#ifdef __GLIBC__
+typedef unsigned long ioctl_request;
+#else
+typedef int ioctl_request; /* as POSIX has it: musl */
+#endif
+
 /* File systems write an int, whatever size the request's number says. */
 int kl_system_version(int fd, uint64_t *out) {
     unsigned found[2] = {0, 0};
-    int result = ioctl(fd, FS_IOC_GETVERSION, found);
+    int result = ioctl(fd, (ioctl_request)FS_IOC_GETVERSION, found);
     *out = found[0];
     return result;
 }
