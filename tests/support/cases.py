@@ -48,7 +48,7 @@ def folder() -> Path:
         BUILD.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(dir=BUILD))
         for archive in archives:
-            _unpack(archive, fresh)
+            unpack(archive, fresh)
         try:
             fresh.rename(target)
         except OSError:  # another process was faster
@@ -65,7 +65,7 @@ def members(archive: Path) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
             yield member, file.read() if file else b""
 
 
-def _unpack(archive: Path, target: Path) -> None:
+def unpack(archive: Path, target: Path) -> None:
     """Unpack read-only files; their owner may remove the folders."""
     for member, data in members(archive):
         path = target / member.name
