@@ -1,1 +1,1 @@
-"""Directories that earlier versions of kafkalog wrote: this one opens, extends and verifies them."""
+"""Directories that earlier versions wrote, which this one opens, verifies and extends."""

@@ -61,18 +61,16 @@ def write(path: Path) -> None:
             group.commit()
 
 
-def described(path: Path) -> dict[str, Any]:
+def described(store: kafkalog.Store) -> dict[str, Any]:
     """Every committed record of a directory and the offsets of its group, as JSON has them."""
-    with kafkalog.Store(path) as store:
-        with kafkalog.Admin(store) as admin:
-            offsets = admin.list_group_offsets("readers")
-        found = {
-            topic: [
-                [listed(one) for one in log.read(isolation="read_committed")]
-                for log in store[topic]
-            ]
-            for topic in (*CODECS, "compacted", "sums")
-        }
+    with kafkalog.Admin(store) as admin:
+        offsets = admin.list_group_offsets("readers")
+    found = {
+        topic: [
+            [listed(one) for one in log.read(isolation="read_committed")] for log in store[topic]
+        ]
+        for topic in (*CODECS, "compacted", "sums")
+    }
     return {
         "records": found,
         "offsets": sorted([topic, p, at.offset] for (topic, p), at in offsets.items()),
@@ -95,7 +93,8 @@ def main() -> None:
         case = Path(folder) / kafkalog.__version__
         (case / "expected").mkdir(parents=True)
         write(case / "log")
-        found = described(case / "log")
+        with kafkalog.Store(case / "log") as store:
+            found = described(store)
         (case / "expected" / "said.json").write_text(json.dumps(found), encoding="utf-8")
         (case / "log" / ".lock").unlink(missing_ok=True)
         cases.pack(case, archive)
