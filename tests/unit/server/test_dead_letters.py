@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import kafkalog
-from kafkalog import NewTopic, Record, ShareConsumer
+from kafkalog import AclBinding, NewTopic, Record, ShareConsumer
+from kafkalog.client.link.failures import failure
+from kafkalog.config.authorizer import STANDARD_AUTHORIZER
+from kafkalog.errors import TopicAuthorizationFailed
 from kafkalog.server import dead_letters
 from kafkalog.server.broker import node_of
 from kafkalog.server.dead_letters import DeadLetters
 from kafkalog.testing.broker import TestBroker as Broker
 from kafkalog.testing.cluster import TestCluster as Cluster
+from kafkalog.testing.controllers import OwnController
 from kafkalog.wire.error_codes import ErrorCode
+from tests.support.secured import ALICE, PLAIN, jaas
+from tests.support.secured_nodes import LISTENER, LOGIN, SECRET, SecuredNodes
 from tests.support.waiting import LIMIT_S, wait_for
 
 QUICK = {
@@ -46,12 +53,15 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
         yield made
 
 
-def end(bootstrap: str, kind: str, *values: bytes, group: str = "g") -> None:
+def end(
+    bootstrap: str, kind: str, *values: bytes, group: str = "g",
+    config: Mapping[str, str] | None = None,
+) -> None:  # fmt: skip
     """Write records, and make a member end each with this acknowledgement."""
-    with kafkalog.Producer(bootstrap) as producer:
+    with kafkalog.Producer(bootstrap, config=config) as producer:
         producer.send_many("t", list(values), [b"k"] * len(values)).result(LIMIT_S)
     left = list(values)
-    with ShareConsumer(bootstrap, "t", group=group, config=EXPLICIT) as one:
+    with ShareConsumer(bootstrap, "t", group=group, config={**EXPLICIT, **(config or {})}) as one:
 
         def ended() -> bool:
             for record in one.poll(50):
@@ -67,10 +77,10 @@ def end(bootstrap: str, kind: str, *values: bytes, group: str = "g") -> None:
         one.commit().check()
 
 
-def letters(bootstrap: str, count: int, topic: str = "dlq.t") -> list[Record]:
+def letters(bootstrap: str, count: int, config: Mapping[str, str] | None = None) -> list[Record]:
     found: list[Record] = []
-    with kafkalog.Consumer(bootstrap, auto_offset_reset="earliest") as consumer:
-        consumer.assign([(topic, 0)])
+    with kafkalog.Consumer(bootstrap, auto_offset_reset="earliest", config=config) as consumer:
+        consumer.assign([("dlq.t", 0)])
 
         def all_there() -> bool:
             found.extend(consumer.poll(20))
@@ -260,13 +270,46 @@ def test_more_letters_than_are_written_at_a_time(
     assert sorted(int(headers(one)["offset"] or b"") for one in found) == [*range(1, 20, 2)]
 
 
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no letter be given up because the machine is slow."""
+    monkeypatch.setattr(dead_letters, "ATTEMPTS", 100_000)
+    monkeypatch.setattr(dead_letters, "PAUSE_MAX_S", 0.05)
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+)
+def test_letters_wait_for_replicas_and_new_topics(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    code: ErrorCode,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(dead_letters, "PAUSE_S", 0.001)
+    assert broker.broker is not None
+    appends = node_of(broker.broker).letters._appends
+    append, failures = appends.append_batch, [code] * (dead_letters.ATTEMPTS - 1)
+
+    def fails_first(*what: Any) -> None:
+        if failures:
+            what[-1](failure(failures.pop(), "dlq.t-0"))
+        else:
+            append(*what)
+
+    monkeypatch.setattr(appends, "append_batch", fails_first)
+    end(broker.bootstrap_servers, "reject", b"1")
+    (letter,) = letters(broker.bootstrap_servers, 1)
+    assert headers(letter)["offset"] == b"0" and not failures
+    assert "not written to the dead-letter topic" not in caplog.text
+
+
 @pytest.mark.long
 def test_the_topic_may_have_another_leader(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of three brokers leads a partition of the records; one creates and leads the topic."""
     monkeypatch.setattr(dead_letters, "PAUSE_S", 0.05)
-    with Cluster(tmp_path, config=QUICK) as cluster:
+    patient(monkeypatch)
+    config = {**QUICK, "replica.lag.time.max.ms": 600_000}  # a busy machine shrinks no ISR
+    with Cluster(tmp_path, config=config) as cluster:
         bootstrap = cluster.bootstrap_servers
         prepare(bootstrap, partitions=3)
         assert len({cluster.leader("t", number) for number in range(3)}) == 3
@@ -292,3 +335,45 @@ def partitions(bootstrap: str) -> set[bytes | None]:
         if "dlq.t" not in admin.list_topics():
             return set()
     return {headers(one)["partition"] for one in letters(bootstrap, 1)}
+
+
+@pytest.mark.long
+def test_brokers_write_letters_as_themselves(tmp_path: Path) -> None:
+    """With TLS, logins and ACLs, to another broker: the member has no right to the topic."""
+    authority = {
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "super.users": f"User:{LOGIN};User:ANONYMOUS",  # the controller knows nodes as ANONYMOUS
+    }
+    states = "share.coordinator.state.topic."
+    one_copy = dict.fromkeys(
+        ["min.insync.replicas", "default.replication.factor", "offsets.topic.replication.factor",
+         f"{states}replication.factor", f"{states}min.isr"], 1,
+    )  # fmt: skip
+    controller = OwnController(str(tmp_path / "controller"), authority)
+    nodes = SecuredNodes(tmp_path, "", "SASL_SSL")
+    with closing(controller), nodes:
+        for number in (1, 2):
+            own = {
+                **QUICK, **one_copy, **controller.settings(number), **authority,
+                "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{LISTENER}:SASL_SSL",
+                "zookeeper.connect": None,
+            }  # fmt: skip
+            nodes.begin(number, settings=own)
+        above = {**nodes.client, "sasl.jaas.config": jaas(PLAIN, username=LOGIN, password=SECRET)}
+        with kafkalog.Admin(nodes.servers, config=above) as admin:
+            admin.update_features({"share.version": 2}).check()
+            admin.create_topics([("t", -1, -1, {}, [[2]])]).check()
+            admin.create_topics([("dlq.t", -1, -1, ENABLED, [[1]])]).check()
+            admin.alter_configs({("group", "g"): OWN}).check()
+            mine = [("topic", "t"), ("group", "g")]
+            admin.create_acls(
+                [AclBinding(kind, name, f"User:{ALICE}", "all") for kind, name in mine]
+            ).check()
+        end(nodes.servers, "reject", b"1", config=nodes.client)
+        (letter,) = letters(nodes.servers, 1, config=above)
+        assert headers(letter)["offset"] == b"0"
+        with (
+            kafkalog.Producer(nodes.servers, config=nodes.client) as producer,
+            pytest.raises(TopicAuthorizationFailed),
+        ):
+            producer.send("dlq.t", b"mine").result(LIMIT_S)
