@@ -380,6 +380,7 @@ class Consumer(Reported):
             self._cluster.openings.close_idle()
             self._cluster.patience.due.clear()
             self._coordinator.poll(until_s)
+            self._report()
             if not self._holds():
                 continue  # report the loss first
             if not state.revoking and (found := take()):

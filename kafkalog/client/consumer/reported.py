@@ -54,13 +54,17 @@ class Reported(Positions):
         if self._poll_begun_s and now_s > self._poll_begun_s:
             self._idle.add((self._poll_ended_s - self._poll_begun_s) / (now_s - self._poll_begun_s))
         self._poll_begun_s = now_s
-        if not self._reports and self._reporter.may_begin(self._cluster):
-            self._reports = True
-            self._committer.report(self._reporter)
         try:
             yield
         finally:
             self._poll_ended_s = time.monotonic()
+
+    def _report(self) -> None:
+        """In the turns of a poll: find out if a broker wants metrics; from then on the thread that
+        commits sends them."""
+        if not self._reports and self._reporter.wanted(self._cluster):
+            self._reports = True
+            self._committer.report(self._reporter)
 
     def _figures(self) -> Figures:
         """Those for brokers."""

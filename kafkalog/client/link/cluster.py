@@ -210,12 +210,9 @@ class Cluster(Known):
         Raises: PeerGone, Timeout, BadAnswer, UnsupportedVersion if none can be reached: the
         failure of the last one tried; AuthenticationFailed at once.
         """
+        if (found := self.free()) is not None:
+            return found
         brokers = self._recovery.brokers(self.servers, self.nodes)
-        for connection in (self._first, *self._open.values()):
-            if connection is None or connection.waiting or connection.address not in brokers:
-                continue
-            if connection.usable():
-                return connection
         problem: errors.KafkalogError | None = None
         rests = self.openings.rests
         for address in sorted(brokers, key=lambda at: (rests.left_s(at) > 0, at == self._failed)):
@@ -231,10 +228,16 @@ class Cluster(Known):
         assert problem is not None  # there is at least one server
         raise problem
 
-    def offers(self, api: Any) -> bool:
-        """True if a broker that is connected serves an API."""
-        connections = (self._first, *self._open.values())
-        return any(one is not None and not one.closed and one.knows(api) for one in connections)
+    def free(self, api: Any = None) -> Connection | None:
+        """An open connection to some broker (with `api`: one that serves it) on which no answer is
+        waited for; None: there is none."""
+        brokers = self._recovery.brokers(self.servers, self.nodes)
+        for one in (self._first, *self._open.values()):
+            if one is None or one.closed or one.waiting or one.address not in brokers:
+                continue
+            if (api is None or one.knows(api)) and one.usable():
+                return one
+        return None
 
     # ---- metadata ----------------------------------------------------------------------
 

@@ -41,8 +41,9 @@ PIECES_MAX = 1024
 JOINED_BYTES = 1 << 16
 """Up to this size a copy costs less than a second packet."""
 ASKING = {
-    api.key for api in (apis.METADATA, apis.FIND_COORDINATOR, apis.OFFSET_FETCH, apis.LIST_OFFSETS)
-}
+    api.key for api in (apis.METADATA, apis.FIND_COORDINATOR, apis.OFFSET_FETCH, apis.LIST_OFFSETS,
+                        apis.GET_TELEMETRY_SUBSCRIPTIONS)
+}  # fmt: skip
 """Requests that change nothing: an answer that is no longer wanted does no harm."""
 LEFT_MAX = 16
 """How many unwanted answers are read and dropped; with more the connection is given up."""

@@ -499,7 +499,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
                 self._waiting.take_failure()
             if self._waiting.refusal is None:
                 self._waiting.drain(until_s and max(until_s - time.monotonic(), 0.0))
-            self._sender.say_last()
+            self._sender.say_last(until_s)
         finally:
             self._closed = True
             self._waiting.refuse(errors.Closed("the producer is closed"))

@@ -109,11 +109,13 @@ class Sender:
         found: UUID = self.tasks.ask(self.reporter.instance_id, most_s, aside=True)
         return found
 
-    def say_last(self) -> None:
-        """Send the last metrics, if a broker wants them; from the thread that closes."""
+    def say_last(self, until_s: float | None) -> None:
+        """Send the last metrics, if a broker wants them, within LAST_S and by `until_s`, in
+        time.monotonic; from the thread that closes."""
         if self.reporter.ends and self._pid == os.getpid():
+            most_s = LAST_S if until_s is None else min(LAST_S, until_s - time.monotonic())
             with suppress(errors.KafkalogError):
-                self.tasks.ask(self.reporter.end, LAST_S, aside=True)
+                self.tasks.ask(self.reporter.end, most_s, aside=True)
 
     def stop(self) -> None:
         """End now, whatever still waits; returns once the thread has ended."""

@@ -64,8 +64,12 @@ class Schedule:
         """NO_ID until a broker has given one."""
         self.due_s = -math.inf
         """When `next` is to be carried out; infinite: never again."""
+        self.subscribed = False
+        """True if the last answer asked for metrics, even if no broker has answered since."""
         self._uniform = uniform
         self._asked: Asked | None = None
+        self._interval_s = USUAL_S
+        """Of the last answer: it also holds while no broker answers."""
 
     def next(self) -> Ask | Push:
         """The request that is due at `due_s`."""
@@ -89,7 +93,9 @@ class Schedule:
             (ALL,) if ALL in metrics else metrics, answer.telemetry_max_bytes,
             answer.delta_temporality,
         )  # fmt: skip
-        self._asked = asked if asked.metrics else None
+        self.subscribed = bool(metrics)
+        self._asked = asked if metrics else None
+        self._interval_s = interval_s
         part = self._uniform(*JITTER) if self._asked else 1.0
         self.due_s = now_s + interval_s * part
 
@@ -104,10 +110,6 @@ class Schedule:
         """No broker has answered, or the one that did cannot be asked: another one can, later."""
         self.due_s = now_s + self._interval_s
         self._asked = None
-
-    @property
-    def _interval_s(self) -> float:
-        return USUAL_S if self._asked is None else self._asked.interval_s
 
     def _refused(self, code: int, now_s: float) -> None:
         wait_s = 0.0 if code in _AT_ONCE else math.inf if code in _FOR_GOOD else self._interval_s

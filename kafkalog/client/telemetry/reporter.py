@@ -6,12 +6,15 @@ import logging
 import math
 import random
 import threading
+import time
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from kafkalog import errors
 from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.connection import Connection
 from kafkalog.client.link.failures import check_code
+from kafkalog.client.link.patience import NotYet
 from kafkalog.client.telemetry.core import NO_ID, Ask, Push, Schedule
 from kafkalog.client.telemetry.payload import Figures, Payloads
 from kafkalog.wire import apis
@@ -39,11 +42,39 @@ class Reporter:
         self._clock = cluster.clock
         self._lock = threading.Lock()  # guards what follows, held during a request
         self._schedule = Schedule(random.uniform)
+        self._sending: Cluster | None = None
+        """The cluster of a thread that waits for an answer; read without the lock, too."""
         self._payloads = Payloads(kind, read, resource, self._clock.now_ms())
 
     def may_begin(self, cluster: Cluster) -> bool:
-        """True if a broker that `cluster` is connected to takes metrics, and it may have them."""
-        return self._on and cluster.offers(apis.GET_TELEMETRY_SUBSCRIPTIONS)
+        """True if a broker that `cluster` is connected to takes metrics, and it may have them; also
+        if one has asked for them and the connection is lost."""
+        connected = self._schedule.subscribed or cluster.free(apis.GET_TELEMETRY_SUBSCRIPTIONS)
+        return self._on and bool(connected)
+
+    def wanted(self, cluster: Cluster) -> bool:
+        """True if a broker wants metrics, so that `run` has something to send.
+
+        For a client without a thread of its own, during its polls: it asks over a connection that
+        is open, and does not wait: a later call takes the answer.  Raises: WakeUp.
+        """
+        if not self._on or self.due_s > self._clock.monotonic_s():
+            return self.ends
+        with self._lock:
+            what = self._schedule.next()
+            connection = cluster.free(apis.GET_TELEMETRY_SUBSCRIPTIONS)
+            if connection is None or isinstance(what, Push):
+                return isinstance(what, Push)
+            try:
+                with cluster.patience.errand_of("metrics", 0):
+                    self._send(connection, what)
+            except NotYet:
+                return False
+            except errors.WakeUp:
+                raise
+            except errors.KafkalogError as problem:
+                self._failed(problem)
+        return self.ends
 
     @property
     def due_s(self) -> float:
@@ -57,11 +88,22 @@ class Reporter:
                 self._try(cluster, self._schedule.next(), REQUEST_S)
 
     def end(self, cluster: Cluster) -> None:
-        """Send the last metrics, if a broker wants them.  It raises nothing."""
-        with self._lock:
-            last = self._schedule.last() if self._on else None
+        """Send the last metrics, if a broker wants them, within LAST_S and the time of the call.
+        It raises nothing."""
+        if not self.ends:
+            return
+        until_s = time.monotonic() + min(LAST_S, cluster.patience.left_s())
+        if not self._lock.acquire(timeout=max(until_s - time.monotonic(), 0)):
+            # A broker does not answer the push before, and the thread that waits is to end.
+            if (sending := self._sending) is not None:
+                sending.openings.interrupt()
+            return
+        try:
+            last = self._schedule.last()
             if last is not None:
-                self._try(cluster, last, LAST_S)
+                self._try(cluster, last, until_s - time.monotonic())
+        finally:
+            self._lock.release()
 
     @property
     def ends(self) -> bool:
@@ -78,24 +120,29 @@ class Reporter:
             raise errors.ArgumentError("client_instance_id: enable.metrics.push is false")
         with self._lock:
             if self._schedule.instance_id == NO_ID:
-                code = self._send(cluster, Ask(NO_ID))
+                code = self._send(cluster.any(), Ask(NO_ID))
                 check_code(code, "the subscription to a client's metrics")
             return self._schedule.instance_id
 
     def _try(self, cluster: Cluster, what: Ask | Push, most_s: float) -> None:
+        self._sending = cluster
         try:
             with cluster.patience.within(most_s):
-                self._send(cluster, what)
+                self._send(cluster.any(), what)
         except Exception as problem:
-            if not isinstance(problem, errors.KafkalogError):
-                _logger.exception("metrics cannot be sent")
-            else:
-                _logger.debug("metrics were not sent: %s", problem)
-            self._schedule.failed(self._clock.monotonic_s())
+            self._failed(problem)
+        finally:
+            self._sending = None
 
-    def _send(self, cluster: Cluster, what: Ask | Push) -> int:
+    def _failed(self, problem: Exception) -> None:
+        if not isinstance(problem, errors.KafkalogError):
+            _logger.exception("metrics cannot be sent")
+        else:
+            _logger.debug("metrics were not sent: %s", problem)
+        self._schedule.failed(self._clock.monotonic_s())
+
+    def _send(self, connection: Connection, what: Ask | Push) -> int:
         """The error of the answer."""
-        connection = cluster.any()
         if isinstance(what, Ask):
             asked = connection.call(
                 apis.GET_TELEMETRY_SUBSCRIPTIONS, {"client_instance_id": what.instance_id}

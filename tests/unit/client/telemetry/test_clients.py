@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -14,9 +16,12 @@ import pytest
 
 import kafkalog
 from kafkalog import Consumer, Producer, TopicPartition, aio, errors
+from kafkalog.client.producer import sender
+from kafkalog.client.telemetry import reporter
 from kafkalog.telemetry.pushed import PushedMetrics
 from kafkalog.testing.broker import TestBroker
 from kafkalog.testing.security import Security
+from tests.support.forked import REFUSED, WORKS, outcomes
 from tests.support.waiting import LIMIT_S, wait_for
 
 PREFIX = "org.apache.kafka."
@@ -60,6 +65,16 @@ def client(broker: TestBroker, client_id: str) -> PushedMetrics | None:
 def values(broker: TestBroker, client_id: str) -> dict[str, float]:
     found = client(broker, client_id)
     return {} if found is None else {one.name: one.value for one in found.metrics}
+
+
+def polling(consumer: Consumer, condition: Callable[[], bool], what: str) -> None:
+    """Poll until the condition is true."""
+
+    def true() -> bool:
+        consumer.poll(10)
+        return condition()
+
+    wait_for(true, what)
 
 
 def test_the_last_push_has_everything(broker: TestBroker) -> None:
@@ -128,6 +143,82 @@ def test_without_subscriptions_nothing_is_sent(broker: TestBroker) -> None:
     assert (found.metrics, found.interval_ms) == ((), 300_000)
 
 
+def consumers_at_work(broker: TestBroker, config: dict[str, Any]) -> tuple[float, list[str]]:
+    """Connections that a consumer without a group has opened, and its threads, once it reads and
+    knows whether its broker wants metrics."""
+    name = "kafkalog_connections_accepted_total"
+
+    def opened() -> float:
+        return sum(count for key, count in broker.broker.metrics().items() if key.startswith(name))
+
+    before, others = opened(), set(threading.enumerate())
+    with Consumer(
+        broker.bootstrap_servers,
+        config={**config, "client.id": "c", "auto.offset.reset": "earliest"},
+    ) as one:
+        one.assign([TopicPartition("t", 0)])
+        taken: list[Any] = []
+        wait_for(lambda: taken.extend(one.poll(10)) or taken, "it reads")
+        polling(one, lambda: one._reporter.due_s > 0, "it knows")
+        one.poll(0)
+        mine = [thread.name for thread in threading.enumerate() if thread not in others]
+        return opened() - before, [name for name in mine if name.startswith("kafkalog-commit")]
+
+
+def test_a_consumer_whose_metrics_nobody_wants_starts_nothing_for_them(broker: TestBroker) -> None:
+    """It has asked, over a connection and in a thread that it has anyway."""
+    broker.fill("t", ["x"])
+    silent = consumers_at_work(broker, OFF)
+    assert "c" not in {one.client_id for one in broker.broker.client_metrics()}
+    assert consumers_at_work(broker, {}) == silent
+    assert silent[1] == []
+    assert "c" in {one.client_id for one in broker.broker.client_metrics()}
+    subscribe(broker)
+    assert consumers_at_work(broker, {})[1] == ["kafkalog-commits"]
+
+
+def test_without_subscriptions_a_close_asks_nothing(broker: TestBroker) -> None:
+    """Even if the broker would not answer."""
+    with (
+        Producer(broker.bootstrap_servers) as producer,
+        Consumer(broker.bootstrap_servers, "t") as consumer,
+    ):
+        producer.client_instance_id()
+        producer.send("t", b"x").result(LIMIT_S)
+        consumer.poll(0)
+        consumer.client_instance_id()
+        silent = [broker.delay(api, 3_600_000, times=None)
+                  for api in ("PushTelemetry", "GetTelemetrySubscriptions")]  # fmt: skip
+    assert [one.hits for one in silent] == [0, 0]
+
+
+HOUR_MS = 3_600_000
+PATIENT = {"request.timeout.ms": HOUR_MS}
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_close_waits_for_pushes_within_its_own_time(
+    broker: TestBroker, monkeypatch: pytest.MonkeyPatch, last: bool
+) -> None:
+    """For the last one, and for one that is in flight; the threads end at once."""
+    monkeypatch.setattr(sender, "LAST_S", 3600.0)
+    monkeypatch.setattr(reporter, "LAST_S", 3600.0)
+    monkeypatch.setattr(reporter, "REQUEST_S", 3600.0)
+    subscribe(broker, interval_ms=3_000_000 if last else 100)
+    silent = broker.delay("PushTelemetry", 3_600_000, times=None)
+    more = {**PATIENT, "delivery.timeout.ms": 2 * HOUR_MS}
+    producer = Producer(broker.bootstrap_servers, config=more)
+    consumer = Consumer(broker.bootstrap_servers, "t", config=PATIENT)
+    producer.client_instance_id()
+    polling(consumer, lambda: consumer._reporter.ends, "it is asked for metrics")
+    if not last:
+        polling(consumer, lambda: silent.hits == 2, "both have pushed")
+    producer.close(timeout_ms=200)
+    consumer.close(timeout_ms=200)
+    names = [thread.name for thread in threading.enumerate()]
+    assert not [name for name in names if name.startswith(("kafkalog-commit", "kafkalog-producer"))]
+
+
 def test_clients_that_may_not_send_any(broker: TestBroker) -> None:
     subscribe(broker)
     with (
@@ -176,6 +267,50 @@ def test_refused_clients_go_on(broker: TestBroker, error: str) -> None:
         producer.client_instance_id()
         wait_for(lambda: refused.hits, "it has pushed")
         producer.send("t", b"x").result(LIMIT_S)
+
+
+def counts(broker: TestBroker) -> tuple[float | None, float | None]:
+    """What a producer p and a consumer c say that they have sent and read."""
+    sent = values(broker, "p").get(f"{PREFIX}producer.record.send.total")
+    return sent, values(broker, "c").get(f"{PREFIX}consumer.fetch.manager.records.consumed.total")
+
+
+@contextmanager
+def at_work(broker: TestBroker) -> Iterator[tuple[Producer, Consumer]]:
+    """A producer and a consumer that have sent and read one record, and said so."""
+    subscribe(broker)
+    with (
+        Producer(broker.bootstrap_servers, client_id="p") as producer,
+        Consumer(broker.bootstrap_servers, "t", group="g", client_id="c",
+                 auto_offset_reset="earliest") as consumer,
+    ):  # fmt: skip
+        producer.send("t", b"x").result(LIMIT_S)
+        polling(consumer, lambda: counts(broker) == (1, 1), "both have said it")
+        yield producer, consumer
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_says_nothing_for_its_parent(broker: TestBroker) -> None:
+    """A last push would end that of the parent."""
+    with at_work(broker) as (producer, consumer):
+        for one in (producer, consumer):
+            ends = {"id": one.client_instance_id, "close": one.close}
+            assert outcomes(one, ends) == {"id": REFUSED, "close": WORKS}
+        producer.send("t", b"x").result(LIMIT_S)
+        polling(consumer, lambda: counts(broker) == (2, 2), "both have said more")
+    assert counts(broker) == (2, 2)
+
+
+def test_a_restarted_broker_hears_the_same_clients(broker: TestBroker) -> None:
+    """It counts from its start."""
+    with at_work(broker) as (producer, consumer):
+        broker.restart()
+        producer.send("t", b"x").result(LIMIT_S)
+        polling(consumer, lambda: None not in counts(broker), "both have said more")
+        known = {one.client_id: one.client_instance_id for one in broker.broker.client_metrics()}
+        assert known == {
+            "p": producer.client_instance_id(), "c": consumer.client_instance_id()
+        }  # fmt: skip
 
 
 def test_asyncio_has_the_id_too(broker: TestBroker) -> None:

@@ -46,6 +46,7 @@ def test_a_client_asks_at_once_and_pushes_after_a_part_of_the_interval(one: Sche
 def test_a_client_that_is_asked_for_nothing_asks_again(one: Schedule) -> None:
     one.asked(answer(requested_metrics=[]), 100.0)
     assert (one.due_s, one.next(), one.last()) == (110.0, Ask(ID), None)
+    assert not one.subscribed
 
 
 @pytest.mark.parametrize(
@@ -79,6 +80,9 @@ def test_without_an_answer_another_broker_is_asked_later(one: Schedule) -> None:
     one.asked(answer(), 400.0)
     one.failed(405.0)
     assert (one.due_s, one.next()) == (415.0, Ask(ID))
+    one.failed(415.0)
+    assert one.due_s == 425.0, "the broker is still being restarted"
+    assert one.subscribed
 
 
 def test_the_last_push_is_for_those_that_were_asked_for_one(one: Schedule) -> None:
