@@ -41,20 +41,27 @@ class Payloads:
         self._resource = resource
         self._start_ms = self._last_ms = now_ms
         self._sent: dict[str, float] = {}
+        self._before = self._sent, self._last_ms
+        """Those before the last payload."""
 
     def make(self, asked: Asked, now_ms: int) -> bytes | None:
         """The payload, compressed; None: it is larger than the broker takes.  The next one has the
-        increases since this one, even if this one is lost."""
+        increases since this one, even if nobody knows what became of it; see `refused`."""
         figures = self._read()
         seconds = max((now_ms - self._last_ms) / 1000, 0.001)
         points = [one for one in self._points(figures, seconds, asked.delta)
                   if wants(asked.metrics, one.name)]  # fmt: skip
         start_ms = self._last_ms if asked.delta else self._start_ms
+        self._before = self._sent, self._last_ms
         self._last_ms = now_ms
         self._sent = {name: value for name, value in figures.values.items() if _counts(name)}
         resource = {name: text for name, text in self._resource().items() if text}
         data = codecs.compress(asked.codec, encode(points, resource, start_ms, now_ms))
         return data if len(data) <= asked.max_bytes else None
+
+    def refused(self) -> None:
+        """The broker has not counted the last payload: the next one has its increases, too."""
+        self._sent, self._last_ms = self._before
 
     def _points(self, figures: Figures, seconds: float, delta: bool) -> Iterator[Point]:
         for name, value in figures.values.items():

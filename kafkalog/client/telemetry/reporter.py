@@ -158,6 +158,8 @@ class Reporter:
         }
         large = body["metrics"] is None
         code = 0 if large else int(connection.call(apis.PUSH_TELEMETRY, body).error_code)
+        if large or code:
+            self._payloads.refused()
         if not what.terminating:
             self._schedule.pushed(code, self._clock.monotonic_s())
         return code

@@ -259,6 +259,18 @@ def test_a_broker_that_is_silent_about_metrics_holds_up_nothing(broker: TestBrok
     assert values(broker, "p") == {}
 
 
+@pytest.mark.parametrize("error", ["THROTTLING_QUOTA_EXCEEDED", "UNKNOWN_SUBSCRIPTION_ID"])
+def test_what_was_refused_is_sent_again(broker: TestBroker, error: str) -> None:
+    """Each increase is counted once."""
+    subscribe(broker)
+    refused = broker.fail("PushTelemetry", error, times=3)
+    with Producer(broker.bootstrap_servers, client_id="p") as producer:
+        producer.send("t", b"x").result(LIMIT_S)
+        producer.client_instance_id()
+        wait_for(lambda: refused.hits == 3 and counts(broker)[0] == 1, "it is counted")
+    assert counts(broker)[0] == 1
+
+
 @pytest.mark.parametrize("error", ["THROTTLING_QUOTA_EXCEEDED", "INVALID_RECORD"])
 def test_refused_clients_go_on(broker: TestBroker, error: str) -> None:
     subscribe(broker)

@@ -57,6 +57,21 @@ def test_counts_are_sent_whole_if_the_broker_says_so(
         assert made(payloads, whole, 2_000)["producer.record.send.total"] == (Kind.TOTAL, 5.0)
 
 
+def test_increases_that_were_refused_come_again(
+    payloads: Payloads, values: dict[str, float]
+) -> None:
+    made(payloads, ASKED, 2_000)
+    for total, now_ms in ((6.0, 3_000), (8.0, 4_000)):
+        values["record-send-total"] = total
+        made(payloads, ASKED, now_ms)
+        payloads.refused()
+    values["connection-creation-total"] = 5.0
+    again = made(payloads, ASKED, 5_000)
+    assert again["producer.record.send.total"] == (Kind.DELTA, 3.0)
+    assert again["producer.connection.creation.rate"] == (Kind.GAUGE, 1.0), "3 in 3 s"
+    assert made(payloads, ASKED, 6_000)["producer.record.send.total"] == (Kind.DELTA, 0.0)
+
+
 def test_a_payload_that_is_too_large_is_not_sent(payloads: Payloads) -> None:
     assert payloads.make(ASKED._replace(max_bytes=10), 2_000) is None
 
