@@ -259,7 +259,8 @@ class StreamsScript(Script):
         self.rounds("a", "b")
         self.described()
         offsets = [{"subtopology_id": "1", "partition": 1, "offset": 7}]
-        self.say("a", task_offsets=offsets, task_end_offsets=offsets)
+        other = [{"subtopology_id": "9", "partition": -1, "offset": 8}]
+        self.say("a", task_offsets=offsets, task_end_offsets=other)
         self.described()
         self.say("b", -1)
         self.rounds("a")

@@ -40,12 +40,14 @@ from kafkalog.coordinator.streams_groups.state import (
 from kafkalog.coordinator.streams_groups.topology import InternalTopic, Topology
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["Outside", "TaskSettings", "assign", "fence", "heartbeat", "leave"]
+__all__ = ["Creatable", "Outside", "TaskSettings", "assign", "fence", "heartbeat", "leave"]
 
 SHOWN_MAX = 3
 """Reasons why topics were not created that a message has."""
 STANDBYS, TAGS = "num.standby.replicas", "rack.aware.assignment.tags"
 """Settings of a target assignment, as the group's record names them."""
+Creatable = Callable[[Collection[str]], Collection[str]]
+"""Those of some topics that a member may create."""
 
 
 class TaskSettings(NamedTuple):
@@ -78,8 +80,7 @@ class Outside(NamedTuple):
     settings: TaskSettings
     delayed: bool
     """An empty group still waits for more members."""
-    creatable: Callable[[Collection[str]], Collection[str]]
-    """Those of some topics that the member may create."""
+    creatable: Creatable
 
 
 # ---- a heartbeat ---------------------------------------------------------------------------
@@ -273,7 +274,7 @@ def _take_offsets(changes: StreamsChanges, said: Said) -> None:
         before = changes.group.offsets.get(said.member_id, NO_OFFSETS)
         at = before.at if said.offsets is None else said.offsets
         end = before.end if said.end_offsets is None else said.end_offsets
-        changes.offsets(said.member_id, Offsets(at, end))
+        changes.offsets(said.member_id, Offsets.of(at, end))
 
 
 # ---- epochs --------------------------------------------------------------------------------

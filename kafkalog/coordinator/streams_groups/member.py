@@ -10,7 +10,7 @@ from kafkalog.coordinator.consumer_groups.member import MEMBER_BYTES, PARTITION_
 
 __all__ = [
     "NO_TASKS", "Endpoint", "Given", "Role", "StreamsMember", "StreamsState", "Task", "Tasks",
-    "TasksOf", "each_task",
+    "TasksOf", "each_task", "tag_bytes",
 ]  # fmt: skip
 
 
@@ -87,7 +87,7 @@ class StreamsMember(NamedTuple):
         texts = (self.member_id, self.instance_id, self.rack_id, self.client_id, self.process_id)
         found = sum(len(text) for text in texts if text)
         found += len(self.endpoint.host) if self.endpoint else 0
-        return found + sum(PARTITION_BYTES + len(key) + len(text) for key, text in self.tags)
+        return found + tag_bytes(self.tags)
 
     @property
     def bytes(self) -> int:
@@ -107,6 +107,11 @@ class StreamsMember(NamedTuple):
             epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned,
             revoking=revoking,
         )  # fmt: skip
+
+
+def tag_bytes(tags: Collection[tuple[str, str]]) -> int:
+    """Approximate memory of a member's tags."""
+    return sum(PARTITION_BYTES + len(key) + len(text) for key, text in tags)
 
 
 def each_task(given: Mapping[TasksOf, Collection[int]]) -> Iterator[Task]:

@@ -8,13 +8,16 @@ from typing import Any, NamedTuple
 from kafkalog.coordinator.consumer_groups.epochs import invalid, not_empty
 from kafkalog.coordinator.consumer_groups.member import JOINING, LEFT_STATIC
 from kafkalog.coordinator.streams_groups.configured import Part
-from kafkalog.coordinator.streams_groups.member import Endpoint, Role, TasksOf
+from kafkalog.coordinator.streams_groups.member import Endpoint, Role, TasksOf, tag_bytes
 from kafkalog.coordinator.streams_groups.records import tags_in
+from kafkalog.coordinator.streams_groups.state import task_offset_bytes
 from kafkalog.coordinator.streams_groups.topology import Topology, check_topology, topology_in
 
 __all__ = ["Said", "check", "check_tasks", "said_in"]
 
-NUMBER_BYTES, SMALL_BYTES = 60, 2_000
+TASKS_BYTES, NUMBER_BYTES, SMALL_BYTES = 500, 60, 2_000
+"""Memory of a subtopology's tasks besides the characters of its id, of one of them, and of a
+heartbeat's allowance."""
 OFFSETS_MAX = 100_000
 """Offsets of tasks in one heartbeat."""
 _OWNED = {
@@ -50,10 +53,12 @@ class Said(NamedTuple):
     @property
     def bytes(self) -> int:
         """Approximate memory of its lists, beyond a small allowance."""
-        numbers = sum(map(len, (self.owned or {}).values()))
-        numbers += len(self.offsets or ()) + len(self.end_offsets or ())
-        topology = 0 if self.topology is None else self.topology.bytes
-        return max(topology + NUMBER_BYTES * numbers - SMALL_BYTES, 0)
+        found = 0 if self.topology is None else self.topology.bytes
+        for (_, subtopology), numbers in (self.owned or {}).items():
+            found += TASKS_BYTES + len(subtopology) + NUMBER_BYTES * len(numbers)
+        found += task_offset_bytes(self.offsets or {}) + task_offset_bytes(self.end_offsets or {})
+        found += tag_bytes(self.tags or ())
+        return max(found - SMALL_BYTES, 0)
 
 
 def check(body: Any) -> None:

@@ -23,7 +23,7 @@ from kafkalog.coordinator.streams_groups import heartbeat
 from kafkalog.coordinator.streams_groups.assignor import NAME
 from kafkalog.coordinator.streams_groups.changes import StreamsChanges
 from kafkalog.coordinator.streams_groups.describe import described
-from kafkalog.coordinator.streams_groups.heartbeat import Outside, TaskSettings
+from kafkalog.coordinator.streams_groups.heartbeat import Creatable, Outside, TaskSettings
 from kafkalog.coordinator.streams_groups.member import StreamsMember, StreamsState
 from kafkalog.coordinator.streams_groups.outside import CreateTopics
 from kafkalog.coordinator.streams_groups.said import Said, check, said_in
@@ -114,13 +114,14 @@ class StreamsGroups(NewerGroups[StreamsGroup]):
         if said.epoch != JOINING and said.member_id in group.streams.members:
             self.keep_session(shard, group, said.member_id, step.now_ms)
         creates: dict[str, InternalTopic] = {}
+        to, creatable = request.answer, request.creatable  # its body is not kept
 
         def told(step: Step, code: ErrorCode, message: str | None, answer: Body) -> None:
-            step.answer(request.answer, error_code=code, error_message=message, **answer)
+            step.answer(to, error_code=code, error_message=message, **answer)
             if code is ErrorCode.NONE:
                 self._create(shard, step, group, creates)
 
-        work = partial(self._heard, shard, group, said, request, creates)
+        work = partial(self._heard, shard, group, said, creatable, creates)
         self.take_turn(shard, step, group, Turn(work, told, size=said.bytes))
 
     def _group(self, shard: GroupShard, step: Step, body: Any) -> Group:
@@ -152,7 +153,7 @@ class StreamsGroups(NewerGroups[StreamsGroup]):
         return group
 
     def _heard(
-        self, shard: GroupShard, group: Group, said: Said, request: Call,
+        self, shard: GroupShard, group: Group, said: Said, creatable: Creatable,
         creates: dict[str, InternalTopic], changes: StreamsChanges, step: Step,
     ) -> Body:  # fmt: skip
         """A heartbeat's turn; `creates` gets the internal topics to create."""
@@ -164,7 +165,7 @@ class StreamsGroups(NewerGroups[StreamsGroup]):
         begins = not changes.group.members and settings.delay_ms > 0
         outside = Outside(
             self.now(group, step), settings, begins or shard.has_timer(DELAY, group),
-            request.creatable,
+            creatable,
         )  # fmt: skip
 
         def act() -> Body:

@@ -23,11 +23,15 @@ from kafkalog.coordinator.streams_groups.member import (
 from kafkalog.coordinator.streams_groups.topology import Topology
 from kafkalog.coordinator.weight import Weight
 
-__all__ = ["NOT_VALIDATED", "NO_OFFSETS", "Failure", "Offsets", "StreamsGroup", "StreamsGroupState"]
+__all__ = [
+    "NOT_VALIDATED", "NO_OFFSETS", "Failure", "Offsets", "StreamsGroup", "StreamsGroupState",
+    "task_offset_bytes",
+]  # fmt: skip
 
 NOT_VALIDATED = -1
 OFFSET_BYTES = 200
-"""Memory of the offset of a task that a member reports; rounded up."""
+"""Memory of the offset of a task that a member reports, besides the characters of the subtopology's
+id; rounded up."""
 
 
 class StreamsGroupState(Enum):
@@ -46,6 +50,19 @@ class Offsets(NamedTuple):
 
     at: Mapping[tuple[str, int], int]
     end: Mapping[tuple[str, int], int]
+    bytes: int = 0
+    """Approximate memory of it."""
+
+    @classmethod
+    def of(cls, at: Mapping[tuple[str, int], int], end: Mapping[tuple[str, int], int]) -> Offsets:
+        """A report.  Its ids are as the member says: Kafka does not look for them in the topology
+        either."""
+        return cls(at, end, task_offset_bytes(at) + task_offset_bytes(end))
+
+
+def task_offset_bytes(offsets: Mapping[tuple[str, int], int]) -> int:
+    """Approximate memory of offsets of tasks."""
+    return sum(OFFSET_BYTES + len(subtopology) for subtopology, _ in offsets)
 
 
 NO_OFFSETS = Offsets({}, {})
@@ -108,8 +125,7 @@ class StreamsGroup(NewerGroup[StreamsMember, TasksOf]):
 
     def said_bytes(self, member_id: str) -> int:
         """Approximate memory of a member's words and reports; 0: there is none."""
-        reports = sum(map(len, self.offsets.get(member_id, NO_OFFSETS)))
-        return super().said_bytes(member_id) + OFFSET_BYTES * reports
+        return super().said_bytes(member_id) + self.offsets.get(member_id, NO_OFFSETS).bytes
 
     def static_member(self, instance_id: str) -> StreamsMember | None:
         """The member with an instance id."""
@@ -140,8 +156,7 @@ class StreamsGroup(NewerGroup[StreamsMember, TasksOf]):
         before = self.offsets.pop(member_id, NO_OFFSETS)
         if offsets != NO_OFFSETS:
             self.offsets[member_id] = offsets
-        more = sum(map(len, offsets)) - sum(map(len, before))
-        self.weight.add(OFFSET_BYTES * more)
+        self.weight.add(offsets.bytes - before.bytes)
 
     def _remember(self, member: StreamsMember) -> None:
         super()._remember(member)

@@ -22,8 +22,9 @@ __all__ = [
 SUBTOPOLOGIES_MAX, NAMES_MAX, COPARTITIONS_MAX = 500, 5_000, 5_000
 """Subtopologies of a topology, names of topics in it, and copartition groups with the positions in
 them: what is derived from them takes time."""
-NAME_BYTES = 150
-"""Memory of a name in a topology besides its characters, or of a position; rounded up."""
+NAME_BYTES = 300
+"""Memory of a name in a topology besides its characters, with what is derived from it, or of a
+position; rounded up."""
 
 
 class InternalTopic(NamedTuple):

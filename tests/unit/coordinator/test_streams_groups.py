@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from kafkalog.coordinator.streams_groups.configured import Status
+from kafkalog.coordinator.streams_groups.said import said_in
 from kafkalog.coordinator.streams_groups.topology import (
     COPARTITIONS_MAX,
     NAMES_MAX,
     SUBTOPOLOGIES_MAX,
 )
+from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.unit.coordinator.group_calls import config
 from tests.unit.coordinator.streams_group_calls import (
@@ -257,6 +259,41 @@ def test_the_memory_of_groups_is_bounded() -> None:
     assert desk.go_on("a", task_offsets=rows).error is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert desk.told().members[0].task_offsets == []
     assert desk.go_on("a").error is ErrorCode.NONE
+
+
+def test_the_ids_of_reported_offsets_count() -> None:
+    """Kafka does not compare them with the topology: they may be any texts."""
+    desk = StreamsDesk(config(**TASKS, kafkalog_groups_max_bytes=40_000))
+    desk.come("a")
+    total = desk.core.weight.bytes
+    rows = [{"subtopology_id": f"{at}" + "x" * 9_000, "partition": 0, "offset": 1}
+            for at in range(4)]  # fmt: skip
+    assert desk.go_on("a", task_offsets=rows[:2], task_end_offsets=rows[:1]).error == 0
+    assert total + 3 * 9_000 < desk.core.weight.bytes < total + 3 * 9_500
+    assert desk.go_on("a", task_offsets=rows).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert len(desk.told().members[0].task_offsets) == 2, "as before"
+    desk.go_on("a", task_offsets=[], task_end_offsets=[])
+    assert desk.core.weight.bytes == total
+    desk.go_on("a", task_offsets=rows[:2])
+    desk.say("a", -1)
+    desk.come("a")
+    assert desk.core.weight.bytes == total
+
+
+def test_a_heartbeat_that_waits_counts_with_its_texts() -> None:
+    def size(**fields: Any) -> int:
+        api = apis.STREAMS_GROUP_HEARTBEAT
+        body = {"group_id": "s", "member_id": "a", "member_epoch": 1, **fields}
+        return said_in(api.decode_request(1, api.encode_request(1, body)), 1, "c", "/h").bytes
+
+    assert size() == 0
+    names = [f"{at}" + "x" * 1_000 for at in range(50)]
+    offsets = [{"subtopology_id": name, "partition": 0, "offset": 1} for name in names]
+    assert size(task_offsets=offsets) > 50_000
+    assert size(task_end_offsets=offsets) > 50_000
+    owned = [{"subtopology_id": name, "partitions": []} for name in names]
+    assert size(active_tasks=owned, standby_tasks=[], warmup_tasks=[]) > 50_000
+    assert size(client_tags=[{"key": name, "value": name} for name in names]) > 100_000
 
 
 def test_a_group_may_have_its_own_settings() -> None:

@@ -203,7 +203,7 @@ def test_the_work_for_repartition_topics_grows_with_their_number() -> None:
 
     class Counted(InternalTopic):
         @property
-        def name(self) -> str:  # type: ignore[override]
+        def name(self) -> str:
             nonlocal reads
             reads += 1
             return self[0]
