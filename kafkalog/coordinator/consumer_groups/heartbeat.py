@@ -20,6 +20,7 @@ from kafkalog.coordinator.consumer_groups.epochs import (
     Now,
     check_room,
     given,
+    heard_bytes,
     invalid,
     look_at_topics,
     members_left,
@@ -47,7 +48,6 @@ __all__ = [
     "look_again", "reconcile", "repeats", "said_in", "static_member", "take_over",
 ]  # fmt: skip
 
-NUMBER_BYTES, SMALL_BYTES = 60, 2_000
 NOTHING_NEW = (None,) * 5
 M = TypeVar("M", bound=AnyMember)
 
@@ -70,10 +70,13 @@ class Said(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Approximate memory of its lists, beyond a small allowance."""
-        names = sum(TOPIC_BYTES + len(name) for name in self.topics or ())
-        numbers = sum(map(len, (self.owned or {}).values()))
-        return max(names + NUMBER_BYTES * numbers - SMALL_BYTES, 0)
+        """Approximate memory of it, beyond a small allowance."""
+        topics = self.topics or ()
+        texts = (
+            self.member_id, self.instance_id, self.rack_id, self.regex, self.assignor,
+            self.client_id, self.client_host, *topics,
+        )  # fmt: skip
+        return heard_bytes(texts, (self.owned or {}).values(), TOPIC_BYTES * len(topics))
 
     @property
     def is_full(self) -> bool:

@@ -16,6 +16,7 @@ from kafkalog.coordinator.consumer_groups.epochs import (
     Now,
     check_room,
     given,
+    heard_bytes,
     invalid,
     look_at_topics,
     members_left,
@@ -42,7 +43,6 @@ from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["Said", "check", "fence", "heartbeat", "initialize", "leave", "said_in"]
 
-SMALL_BYTES = 2_000
 ID_CHARACTERS_MAX = 36
 """Longest id of a member: a UUID."""
 
@@ -60,8 +60,10 @@ class Said(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Approximate memory of its lists, beyond a small allowance."""
-        return max(sum(TOPIC_BYTES + len(name) for name in self.topics or ()) - SMALL_BYTES, 0)
+        """Approximate memory of it, beyond a small allowance."""
+        topics = self.topics or ()
+        texts = (self.member_id, self.rack_id, self.client_id, self.client_host, *topics)
+        return heard_bytes(texts, rest=TOPIC_BYTES * len(topics))
 
 
 def check(body: Any) -> None:

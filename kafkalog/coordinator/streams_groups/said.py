@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from kafkalog.coordinator.consumer_groups.epochs import invalid, not_empty
+from kafkalog.coordinator.consumer_groups.epochs import heard_bytes, invalid, not_empty
 from kafkalog.coordinator.consumer_groups.member import JOINING, LEFT_STATIC
 from kafkalog.coordinator.streams_groups.configured import Part
 from kafkalog.coordinator.streams_groups.member import Endpoint, Role, TasksOf, tag_bytes
@@ -15,9 +15,6 @@ from kafkalog.coordinator.streams_groups.topology import Topology, check_topolog
 
 __all__ = ["Said", "check", "check_tasks", "said_in"]
 
-TASKS_BYTES, NUMBER_BYTES, SMALL_BYTES = 500, 60, 2_000
-"""Memory of a subtopology's tasks besides the characters of its id, of one of them, and of a
-heartbeat's allowance."""
 OFFSETS_MAX = 100_000
 """Offsets of tasks in one heartbeat."""
 _OWNED = {
@@ -52,13 +49,16 @@ class Said(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Approximate memory of its lists, beyond a small allowance."""
-        found = 0 if self.topology is None else self.topology.bytes
-        for (_, subtopology), numbers in (self.owned or {}).items():
-            found += TASKS_BYTES + len(subtopology) + NUMBER_BYTES * len(numbers)
-        found += task_offset_bytes(self.offsets or {}) + task_offset_bytes(self.end_offsets or {})
-        found += tag_bytes(self.tags or ())
-        return max(found - SMALL_BYTES, 0)
+        """Approximate memory of it, beyond a small allowance."""
+        owned = self.owned or {}
+        texts = (
+            self.member_id, self.instance_id, self.rack_id, self.process_id, self.client_id,
+            self.client_host, None if self.endpoint is None else self.endpoint.host,
+            *(subtopology for _, subtopology in owned),
+        )  # fmt: skip
+        rest = 0 if self.topology is None else self.topology.bytes
+        rest += task_offset_bytes(self.offsets or {}) + task_offset_bytes(self.end_offsets or {})
+        return heard_bytes(texts, owned.values(), rest + tag_bytes(self.tags or ()))
 
 
 def check(body: Any) -> None:

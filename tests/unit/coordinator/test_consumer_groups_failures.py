@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -193,6 +194,22 @@ def test_requests_that_wait_count_as_memory() -> None:
         desk.beat(name, -1)
     desk.delete("g")
     assert desk.core.weight.bytes == 0
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"rack_id": "r" * 9_000},
+        {"topic_partitions": [{"topic_id": UUID(int=at), "partitions": []} for at in range(1, 21)]},
+    ],
+)
+def test_all_that_a_request_that_waits_says_counts_as_memory(fields: dict[str, Any]) -> None:
+    desk = ConsumerDesk(config(**MODERN, kafkalog_groups_max_bytes=30_000))
+    epoch = desk.enter("a").member_epoch
+    desk.held = []
+    desk.enter("b")
+    replies = [desk.beat("a", epoch, **fields) for _ in range(4)]
+    assert replies[-1].error is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def test_topics_that_match_patterns_count_as_memory() -> None:

@@ -287,6 +287,7 @@ def test_a_heartbeat_that_waits_counts_with_its_texts() -> None:
         return said_in(api.decode_request(1, api.encode_request(1, body)), 1, "c", "/h").bytes
 
     assert size() == 0
+    assert size(rack_id="r" * 9_000, process_id="p" * 9_000) > 15_000
     names = [f"{at}" + "x" * 1_000 for at in range(50)]
     offsets = [{"subtopology_id": name, "partition": 0, "offset": 1} for name in names]
     assert size(task_offsets=offsets) > 50_000
