@@ -49,7 +49,9 @@ ROUND_BYTES, ROUND_RECORDS = 1 << 20, 1_000
 ATTEMPTS, PAUSE_S, PAUSE_MAX_S = 5, 1.0, 30.0
 """Attempts in a row without progress; the first pause between them, and the longest.  Each is twice
 as long as the one before."""
-PRODUCE_MS = 30_000
+PRODUCE_MS = 5_000
+"""The longest that another leader waits for its followers: it answers before the connection is
+given up, which would write the letters twice."""
 BY_ID = 13
 """From this version on, Produce names topics by their ids."""
 INTERNAL = "__"
@@ -102,11 +104,14 @@ class DeadLetters:
         peers: InterBrokerClient | None, clock: Clock, config: Callable[[], ServerConfig],
         create: Callable[[str], ErrorCode], counted_max: int, name: str,
     ) -> None:  # fmt: skip
-        """`config`: the settings in effect; `create` creates a topic of letters; `counted_max`: so
-        many groups have counts of their own."""
+        """`peers`: in a cluster, the requests to other brokers; letters have connections of their
+        own.  `config`: the settings in effect; `create` creates a topic of letters; `counted_max`:
+        so many groups have counts of their own."""
         self._metadata, self._partitions, self._appends = metadata, partitions, appends
-        self._peers, self._clock, self._config, self._create = peers, clock, config, create
-        self._later = Later(f"{name} dead letters")
+        self._clock, self._config, self._create = clock, config, create
+        name += " dead letters"
+        self._peers = None if peers is None else peers.apart(name)
+        self._later = Later(name)
         self._lock = threading.Lock()  # guards what follows
         self._flying = 0
         self._waiting: deque[_Work] = deque()
@@ -116,6 +121,8 @@ class DeadLetters:
     def stop(self) -> None:
         """Stop: the state of letters that are not written says so to the next leader."""
         self._later.stop()
+        if self._peers is not None:
+            self._peers.stop()
 
     def bury(
         self, group: str, topic: str, partition: int, letter: Letter, done: Callable[[], None]

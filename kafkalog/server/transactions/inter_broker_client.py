@@ -1,5 +1,5 @@
 """Requests to coordinators and leaders on other nodes of a cluster: whether a producer may write
-here, to write a transaction's marker there, and about the states of share partitions."""
+here, to write a transaction's marker there, and about share partitions and their dead letters."""
 
 from __future__ import annotations
 
@@ -220,6 +220,11 @@ class InterBrokerClient:
         self._lock = threading.Lock()  # guards what follows
         self._peers: dict[int, _Peer] = {}
         self._stopped = False
+
+    def apart(self, name: str) -> InterBrokerClient:
+        """Another client, with threads and connections of its own, for requests whose answers may
+        take long."""
+        return InterBrokerClient(self._member, name)
 
     def stop(self) -> None:
         """Stop once everything requested has been tried."""

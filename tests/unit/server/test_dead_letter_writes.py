@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 import kafkalog
+from kafkalog.coordinator.transactions.requests import ProducerClaim
 from kafkalog.server import dead_letters
 from kafkalog.server.broker import node_of
 from kafkalog.server.dead_letters import DeadLetters, LetterCounts
 from kafkalog.server.node import Node
+from kafkalog.server.transactions import inter_broker_client
 from kafkalog.server.transactions.inter_broker_client import InterBrokerClient
 from kafkalog.shares.partition import Letter
 from kafkalog.testing.broker import TestBroker as Broker
@@ -23,7 +25,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.membership import joined, led_by
 from tests.support.scripted import Peer, produced
-from tests.support.waiting import LIMIT_S
+from tests.support.waiting import LIMIT_S, wait_for
 
 NAME, COPY = "errors.deadletterqueue.topic.name", "errors.deadletterqueue.copy.record.enable"
 ENABLED = {"errors.deadletterqueue.group.enable": "true"}
@@ -114,3 +116,40 @@ def test_a_thread_that_cannot_start_is_waited_for(
     with led_elsewhere(broker, peer) as (letters, _):
         bury(letters, 0, 0)
         assert letters.counts() == {"g": LetterCounts(records=1, writes=2, failed=0)}
+
+
+# ---- what else waits for the other broker --------------------------------------------------------
+
+
+def test_letters_hold_up_no_other_request(broker: Broker) -> None:
+    """A slow dead-letter partition leaves transactions alone."""
+    let, written, peer = threading.Event(), threading.Event(), Peer()
+
+    def slow(request: Any, version: int) -> Any:
+        let.wait(LIMIT_S)
+        return produced([])(request, version)
+
+    peer.on(apis.PRODUCE, slow)
+    peer.on(apis.ADD_PARTITIONS_TO_TXN, {"error_code": 0, "results_by_transaction": []})
+    with led_elsewhere(broker, peer) as (letters, client):
+        letters.bury("g", "t", 0, Letter(0, 0, 1, True), written.set)
+        wait_for(lambda: peer.count(apis.PRODUCE), "the letter")
+        where = TopicPartition("u", 0)
+        client.allow(7, ProducerClaim("x", 1, 0), [where], False, lambda _: None)
+        wait_for(lambda: peer.count(apis.ADD_PARTITIONS_TO_TXN), "the transaction's request")
+        assert not written.is_set()
+        let.set()
+        assert written.wait(LIMIT_S)
+        (sent,) = peer.sent(apis.PRODUCE)
+        assert sent.timeout_ms < inter_broker_client.ANSWER_MS
+
+
+def test_the_connections_of_letters_end_with_them(broker: Broker) -> None:
+    peer = Peer()
+    peer.on(apis.PRODUCE, produced([]))
+    with led_elsewhere(broker, peer) as (letters, _):
+        assert peer.connections == 0
+        bury(letters, 0, 0)
+        assert peer.connections == 1
+        letters.stop()
+        wait_for(lambda: peer.open == 0, "the end of the connection")
