@@ -94,9 +94,7 @@ def _again(options: argparse.Namespace, directory: str) -> dict[str, object]:
     return found.config
 
 
-def _set_up_lines(
-    found: "Properties", options: argparse.Namespace, level: str | None
-) -> None:
+def _set_up_lines(found: "Properties", options: argparse.Namespace, level: str | None) -> None:
     """Log as asked; `level` None: as it is.  First, the settings of the file that have no effect.
 
     Raises: InvalidSetting.

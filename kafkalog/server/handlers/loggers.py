@@ -137,9 +137,7 @@ def _check(node_id: int, asked: ResourceChange, allowed: bool) -> None:
 def _number(kind: str, name: str) -> int:
     """The number of a node.  `kind`: Broker or Node, as Kafka's sentences name it."""
     if not NUMBER.fullmatch(name):
-        raise Refused(
-            ErrorCode.INVALID_REQUEST, f"{kind} id must be an integer, but it is: {name}"
-        )
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{kind} id must be an integer, but it is: {name}")
     return int(name)
 
 
