@@ -31,7 +31,7 @@ TESTS ?= tests
 CHECKED := tests/house tests/examples $(addprefix tests/unit/,base batch config disk inspect log \
            metadata net plane test_clock.py)
 
-.PHONY: help nightly demo demo-full check test test-long test-busy explore bench lint format docs sanitize fuzz torture suites test-versions test-sparks build wheel clean distclean print-python
+.PHONY: help nightly demo demo-full check test test-long test-busy explore bench lint format docs sanitize fuzz torture suites platforms test-versions test-sparks build wheel clean distclean print-python
 
 help:
 	@echo "make demo           the tour: a year of flights through the log, a minute or two"
@@ -49,6 +49,7 @@ help:
 	@echo "make fuzz           fuzzing of all that takes outside bytes, KAFKALOG_FUZZ_MINUTES (10)"
 	@echo "make torture        the long forms: fuzzing, threads, crashes, power cuts"
 	@echo "make suites         the tests that other clients ship, and exporters, against a broker; an hour"
+	@echo "make platforms      the form for other systems, wheels for macOS, aarch64 and musl; most of an hour"
 	@echo "make wheel          a wheel for Linux with glibc, in build/wheels"
 	@echo "make test-versions  a quick subset on every Python >= 3.10 of this machine"
 	@echo "make test-sparks    the tests without a JVM and one session on PySpark 4.0, 4.1 and 4.2"
@@ -146,6 +147,11 @@ torture: fuzz
 suites: build
 	@.ci/need cc java javac maven rapidjson
 	@$(PY) -m tests.kafka.suites
+
+# PLATFORMS="macos-arm64 portable" selects some; --build runs no tests.
+platforms: build
+	@.ci/need cc emulator
+	@$(PY) -m tests.platforms $(PLATFORMS)
 
 # For machines without a compiler.  Without `build`: it needs no package of .venv.
 wheel:

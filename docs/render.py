@@ -24,6 +24,7 @@ sys.path.insert(
 
 from benchmarks import report  # noqa: E402
 from tests.house import layers  # noqa: E402
+from tests.platforms import targets  # noqa: E402
 
 
 def rendered() -> Iterator[tuple[Path, str]]:
@@ -34,6 +35,8 @@ def rendered() -> Iterator[tuple[Path, str]]:
     yield HERE / "spark.md", document.render_markdown()
     architecture = HERE / "architecture.md"
     yield architecture, layers.shown(architecture.read_text(encoding="utf-8"))
+    platforms = HERE / "platforms.md"
+    yield platforms, between(platforms, "targets", targets.render_markdown())
     failures = HERE / "client-failures.md"
     yield failures, between(failures, "error codes", handling.render_markdown())
     metrics = HERE / "metrics.md"

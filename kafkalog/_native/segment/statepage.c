@@ -394,7 +394,7 @@ void kl_statepage_publish(kl_statepage *page, const kl_page_values *values) {
 void kl_statepage_change(kl_statepage *page, bool under_way) {
     KL_ASSERT((atomic_load(&page->layout->changes) & 1) == !under_way);
     atomic_fetch_add(&page->layout->changes, 1);
-    /* On ARM later writes could overtake it: a reader must see the odd number before them. */
+    /* On ARM later writes could overtake it: a reader must see the odd number first. */
     if (under_way) atomic_thread_fence(memory_order_release);
 }
 

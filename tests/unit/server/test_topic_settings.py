@@ -20,6 +20,7 @@ from kafkalog.server.broker import Broker
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support import batches
+from tests.support.forms import linux_form_only
 from tests.support.raw import Raw
 from tests.support.waiting import LIMIT_S
 from tests.unit.server.conftest import MakeBroker
@@ -464,6 +465,7 @@ def test_a_full_index_ends_its_segment(broker: Broker, raw: Raw) -> None:
     assert len(files(broker, ".log")) > 2
 
 
+@linux_form_only("no space is reserved beyond a file's end")
 @covers("preallocate")
 def test_a_segment_reserves_its_space(broker: Broker, raw: Raw) -> None:
     raw.create("t", segment_bytes="4000000")
