@@ -31,7 +31,7 @@ TESTS ?= tests
 CHECKED := tests/house tests/examples $(addprefix tests/unit/,base batch config disk inspect log \
            metadata net plane test_clock.py)
 
-.PHONY: help nightly demo demo-full check test test-long test-busy explore bench lint format docs sanitize fuzz torture suites platforms test-versions test-sparks build wheel clean distclean print-python
+.PHONY: help nightly demo demo-full check test test-long test-busy explore bench lint format docs sanitize fuzz torture suites platforms test-versions test-sparks build wheel release clean distclean print-python
 
 help:
 	@echo "make demo           the tour: a year of flights through the log, a minute or two"
@@ -51,6 +51,7 @@ help:
 	@echo "make suites         the tests that other clients ship, and exporters, against a broker; an hour"
 	@echo "make platforms      the form for other systems, wheels for macOS, aarch64 and musl; most of an hour"
 	@echo "make wheel          a wheel for Linux with glibc, in build/wheels"
+	@echo "make release        the wheels and the source, checked, with checksums and an SBOM, in build/release"
 	@echo "make test-versions  a quick subset on every Python >= 3.10 of this machine"
 	@echo "make test-sparks    the tests without a JVM and one session on PySpark 4.0, 4.1 and 4.2"
 	@echo "make nightly        all of the above but torture, bench and test-busy, with a table of times; two hours"
@@ -157,6 +158,11 @@ platforms: build
 wheel:
 	@PYTHON=$(PYTHON) .ci/need cc python
 	@.ci/wheels $(or $(PYTHON),python3)
+
+# Uploads nothing.  RELEASE=checks takes the wheels that are in build/wheels.
+release:
+	@PYTHON=$(PYTHON) .ci/need cc python
+	@.ci/release $(or $(PYTHON),python3) $(RELEASE)
 
 test-versions: build
 	@.ci/versions $(PY)
