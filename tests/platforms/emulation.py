@@ -98,16 +98,15 @@ def interpreter() -> Path:
     script = PLACE / "python-arm64"
     script.write_text(
         "#!/bin/sh\n"
-        'export KAFKALOG_EMULATED="$0"\n'
+        f'export KAFKALOG_EMULATED="{script}"\n'
         f'exec {EMULATOR} -L "{root}" "{root}/usr/bin/python3.11" "$@"\n',
         encoding="utf-8",
     )
     script.chmod(0o755)
-    hook = root / "usr" / "lib" / "python3" / "dist-packages" / "sitecustomize.py"
+    # A line of a .pth file, as Debian has a sitecustomize of its own.
+    hook = root / "usr" / "lib" / "python3" / "dist-packages" / "emulated.pth"
     hook.write_text(
-        "import os, sys\n\n"
-        'if "KAFKALOG_EMULATED" in os.environ:\n'
-        '    sys.executable = os.environ["KAFKALOG_EMULATED"]\n',
+        'import os, sys; sys.executable = os.environ.get("KAFKALOG_EMULATED", sys.executable)\n',
         encoding="utf-8",
     )
     version = subprocess.run([script, "-c", "import numpy"], capture_output=True, text=True)
