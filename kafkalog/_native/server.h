@@ -194,6 +194,9 @@ kl_status kl_server_drop(kl_server *server, uint64_t id);
  * more; the numbers are in ascending order. */
 kl_status kl_server_connected(kl_server *server, const uint64_t *connections, size_t count,
                               uint8_t *out);
+/* How many connections were closed, and peers stopped sending, since the start.  Once it was
+ * counted, kl_server_connected shows it. */
+kl_status kl_server_departures(kl_server *server, int64_t *out);
 /* From the next one on, pass all requests of this API to Python, or stop doing so (on: 0).
  * KL_E_ARGUMENT: no API has this key. */
 kl_status kl_server_intercept(kl_server *server, int32_t api_key, int32_t on);

@@ -16,6 +16,7 @@ from kafkalog.server.journal import SHARE_STATE_TOPIC
 from kafkalog.server.share_effects import PartitionEnds, carry_out
 from kafkalog.server.share_persister import SharePersister
 from kafkalog.server.topics import dead_letter_topic, internal_topic
+from kafkalog.shares.connections import Connections
 from kafkalog.shares.leader import Shares
 from kafkalog.shares.partition import Limits
 from kafkalog.shares.requests import GroupShare
@@ -96,8 +97,9 @@ def shares_of(
         return GroupShare(limits, committed, found["share.auto.offset.reset"])
 
     shares = Shares(
-        persister, clock, settings, reactor.connected, config.group_share_max_share_sessions,
-        config.kafkalog_share_records_max_bytes, letters.bury, name,
+        persister, clock, settings, Connections(reactor.connected, reactor.departures),
+        config.group_share_max_share_sessions, config.kafkalog_share_records_max_bytes,
+        letters.bury, name,
     )  # fmt: skip
     before = partitions.on_resignation
 

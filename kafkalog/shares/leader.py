@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -22,6 +22,7 @@ from kafkalog.log.log import handle_of
 from kafkalog.logs.limit import limited
 from kafkalog.shares import reading
 from kafkalog.shares.acquiring import acquire, without
+from kafkalog.shares.connections import Connections
 from kafkalog.shares.entries import Bury, Effect, Entries, Entry, EntryKey
 from kafkalog.shares.figures import Figures, count_acks
 from kafkalog.shares.first import first_offset
@@ -45,7 +46,8 @@ LOCK, FETCH, CLOSED = "lock", "fetch", "closed"
 """Kinds of timers: the locks of a share partition, the time of a ShareFetch, a look at the
 connections of sessions."""
 CLOSED_MS = 500
-"""How soon the end of a connection is noticed."""
+"""How soon the end of a connection is noticed while no member waits for records; otherwise it is
+noticed with the next look for new records."""
 WAIT_MAX_MS = 600_000
 """A ShareFetch waits no longer, whatever it asks for."""
 
@@ -55,14 +57,10 @@ class Shares:
 
     def __init__(
         self, persister: Persister, clock: Clock, settings: Callable[[str], GroupShare],
-        connected: Callable[[Sequence[int]], Sequence[tuple[bool, bool]]], sessions_max: int,
-        bytes_max: int,
-        bury: Bury, name: str,
+        connections: Connections, sessions_max: int, bytes_max: int, bury: Bury, name: str,
     ) -> None:  # fmt: skip
-        """`settings`: those in effect for a group; `connected`: which connections are open, and on
-        which more requests may come;
-        `bytes_max`: approximate memory for all."""
-        self._connected = connected
+        """`settings`: those in effect for a group; `bytes_max`: approximate memory for all."""
+        self._connections = connections  # the thread's own
         self.bury = bury
         self._clock = clock
         self.settings = settings
@@ -442,16 +440,14 @@ class Shares:
         which no more requests come: earlier ones may be carried out after them."""
         with self._wake:
             those = {one.ask.connection for one in self._fetches.values()}
-            numbers = list(those.union(self._sessions.connections()))
+            numbers = those.union(self._sessions.connections())
         try:
-            found = self._connected(numbers)
+            gone, silent = self._connections.ended(numbers)
         except KafkalogError as problem:  # the broker is being closed
             _logger.debug("share sessions: %s", problem)
             return
-        gone = {one for one, (is_open, _) in zip(numbers, found, strict=True) if not is_open}
-        silent = {one for one, (_, speaks) in zip(numbers, found, strict=True) if not speaks}
-        if silent:
-            self.closed(gone, silent - gone)
+        if gone or silent:
+            self.closed(gone, silent)
         with self._wake:
             self._look_at_connections()
 
@@ -512,7 +508,7 @@ class Shares:
         late, self._late = self._late, []
         for fetch in late:
             self._attempt_safely(fetch, forced=True)
-        if self._looks:
+        if self._looks or (look is not None and self._connections.some_ended()):
             self._looks = False
             self._end_closed()
         if look is not None:

@@ -450,6 +450,7 @@ void kl_conn_events(kl_conn *conn, unsigned happened) {
     }
     if (happened & KL_POLL_END && !conn->peer_done) {
         conn->peer_done = true;
+        atomic_fetch_add(&conn->net->departures, 1);
         expire_waits(conn);
     }
     kl_conn_pump(conn);
@@ -504,6 +505,7 @@ void kl_conn_close(kl_conn *conn) {
     kl_link_remove(&conn->all);
     kl_stream_close(&conn->stream);
     kl_unlock(&thread->lock);
+    atomic_fetch_add(&conn->net->departures, 1); /* now that it is in no list */
     unlink_conn(conn);
     if (conn->whole) kl_exchange_end(conn->whole);
     conn->whole = NULL;

@@ -28,6 +28,8 @@ struct kl_net {
     /* Connections of each principal, and those that will have it; see kl_server_unheld. */
     _Atomic int32_t holds[KL_PRINCIPALS_MAX];
 
+    _Atomic int64_t departures; /* see kl_server_departures */
+
     kl_up up;
     kl_peers peers;
     kl_acceptor acceptor;

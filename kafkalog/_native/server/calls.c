@@ -78,6 +78,12 @@ kl_status kl_server_connected(kl_server *server, const uint64_t *connections, si
     return status;
 }
 
+kl_status kl_server_departures(kl_server *server, int64_t *out) {
+    kl_status status = kl_server_check(server);
+    if (!status) *out = atomic_load(&server->net.departures);
+    return status;
+}
+
 kl_status kl_server_listen(kl_server *server, const char *host_or_path, int32_t port,
                            int32_t listener, kl_tls *tls, int32_t *bound_port) {
     kl_status status = kl_server_check(server);

@@ -282,6 +282,12 @@ class Reactor(Rights, Counters):
             found[place] = out[at] > 0, out[at] == 1
         return found
 
+    def departures(self) -> int:
+        """How many connections were closed, and peers stopped sending, since the start."""
+        out = ffi.new("int64_t *")
+        check(lib.kl_server_departures(self._c, out))
+        return int(out[0])
+
     def intercept(self, api_key: int, on: bool) -> None:
         """Pass all requests of this API to Python, from the next one on, or stop doing so.
 

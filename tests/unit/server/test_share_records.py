@@ -209,6 +209,22 @@ def test_a_closed_connection_releases(
     assert acquired(member.fetched()) == {0: {0: 2, 1: 2}}
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_closed_connection_releases_at_once_to_a_member_that_waits(
+    raw: Raw, member: ShareMember, broker: Broker, topic: UUID, waits: bool
+) -> None:
+    """With its next look for records, whether it waits already: no time passes for timers."""
+    fill(raw, 2)
+    with Raw(broker.bootstrap_servers) as connection:
+        gone = ShareMember(connection, "g", {topic: [0]}, "member-that-goes")
+        assert acquired(gone.fetch()) == {0: {0: 1, 1: 1}}
+        if waits:
+            member.send_fetch(max_wait_ms=600_000)
+    if not waits:
+        member.send_fetch(max_wait_ms=600_000)
+    assert acquired(member.fetched()) == {0: {0: 2, 1: 2}}
+
+
 def test_a_connection_that_its_client_half_closes_is_answered_in_its_session(
     raw: Raw, member: ShareMember, broker: Broker, topic: UUID, clock: ManualClock
 ) -> None:
