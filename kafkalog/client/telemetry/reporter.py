@@ -90,11 +90,10 @@ class Reporter:
     def end(self, cluster: Cluster) -> None:
         """Send the last metrics, if a broker wants them, within LAST_S and the time of the call.
         It raises nothing."""
-        if not self.ends:
-            return
-        until_s = time.monotonic() + min(LAST_S, cluster.patience.left_s())
-        if not self._lock.acquire(timeout=max(until_s - time.monotonic(), 0)):
-            # A broker does not answer the push before, and the thread that waits is to end.
+        most_s = min(LAST_S, cluster.patience.left_s())
+        until_s = time.monotonic() + most_s
+        if not self.ends or not self._lock.acquire(timeout=most_s):
+            # A broker may not answer an earlier request, and the thread that waits is to end.
             if (sending := self._sending) is not None:
                 sending.openings.interrupt()
             return
