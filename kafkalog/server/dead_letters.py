@@ -6,6 +6,7 @@ Source: KIP-1191, and the behaviour of Apache Kafka 4.4.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -13,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog.batch import codecs
 from kafkalog.batch.columns import Columns
-from kafkalog.batch.encode import compressed_batches
-from kafkalog.batch.walk import whole_batches
+from kafkalog.batch.encode import compressed_batches, one_batch
+from kafkalog.batch.walk import end_of, whole_batches
 from kafkalog.config.share_records import COPY_RECORD, LETTER_TOPIC, in_effect
 from kafkalog.errors import KafkalogError, MessageTooLarge
 from kafkalog.log.fetched import Decoder
@@ -45,7 +46,10 @@ __all__ = ["DeadLetters", "LetterCounts"]
 FLYING_MAX = 16
 """Letters that are written at the same time; the others wait, a few numbers each."""
 ROUND_BYTES, ROUND_RECORDS = 1 << 20, 1_000
-"""Bytes of the log that are read at a time for copies, and records that are written together."""
+"""Bytes of the log that are read at a time for copies; also of the keys and values, and of the
+headers, that are written together, and the number of their records."""
+BATCH_BYTES = 8 << 20
+"""A batch that decompresses to more is not copied, unless a letter may be as large."""
 ATTEMPTS, PAUSE_S, PAUSE_MAX_S = 5, 1.0, 30.0
 """Attempts in a row without progress; the first pause between them, and the longest.  Each is twice
 as long as the one before."""
@@ -85,6 +89,7 @@ class _Work:
     def __init__(self, source: _Source, letter: Letter, done: Callable[[], None]) -> None:
         self.source, self.letter, self.done = source, letter, done
         self.next = letter.first
+        """The first offset without a letter."""
         self.batches: deque[bytes] = deque()
         """Those of this round that are not written."""
         self.attempts = 0
@@ -176,6 +181,7 @@ class DeadLetters:
         if work.attempts >= ATTEMPTS:
             self._give_up(work, why)
             return
+        work.batches.clear()  # any number of works may wait: they are made again
         pause_s = min(PAUSE_S * 2 ** (work.attempts - 1), PAUSE_MAX_S)
         self._leave()
         self._later.run(pause_s, partial(self._enter, work))
@@ -270,9 +276,11 @@ class DeadLetters:
     def _written(self, work: _Work) -> None:
         """The first batch of a round is written."""
         ((batch, _),) = whole_batches(work.batches.popleft(), check_crc=False)
-        self._count(work, records=batch.last_offset - batch.base_offset + 1)
+        count = batch.last_offset - batch.base_offset + 1
+        self._count(work, records=count)
+        work.next += count
         work.attempts = 0
-        if work.batches or work.next <= work.letter.last:
+        if work.next <= work.letter.last:
             self._attempt(work)
         else:
             self._end(work)
@@ -280,39 +288,38 @@ class DeadLetters:
     # ---- the records -----------------------------------------------------------------------
 
     def _begin_round(self, work: _Work, config: TopicConfig, copies: bool) -> None:
-        last = min(work.letter.last, work.next + ROUND_RECORDS - 1)
+        """Make the next batches.  Raises: MessageTooLarge if not even the headers fit."""
+        each = sum(len(name) + len(value) for name, value in _headers(work, work.letter.last))
+        count = min(ROUND_RECORDS, ROUND_BYTES // each + 1)
+        last = min(work.letter.last, work.next + count - 1)
         found: dict[int, Record] = {}
         if copies:
-            found, last = self._read(work, last)
-        try:
-            work.batches = deque(self._batches(work, last, found, config))
-        except MessageTooLarge as problem:
-            if not found:
-                raise
-            _logger.warning("%s: dead letters without keys and values: %s", work, problem)
-            work.batches = deque(self._batches(work, last, {}, config))
-        work.next = last + 1
+            found, last = self._read(work, last, config)
+        work.batches = deque(self._batches(work, last, found, config))
 
-    def _read(self, work: _Work, last: int) -> tuple[dict[int, Record], int]:
-        """Records by offset, and the last offset that was looked for.  What cannot be read is not
-        copied."""
+    def _read(self, work: _Work, last: int, config: TopicConfig) -> tuple[dict[int, Record], int]:
+        """Records by offset, and the last offset that was looked for.  What cannot be read, or is
+        too large for a letter, is not copied."""
         _, topic, number = work.source
         try:
             log = self._partitions.existing_log(topic, number)
             if log is None:
                 return {}, last
             data = log.read_batches(work.next, ROUND_BYTES, UNCOMMITTED, False)
-            found = {}
-            end = work.next
-            for rows in Decoder(check_crcs=False).records(topic, number, data, work.next):
-                for record in rows.records(0, len(rows)):
-                    end = record.offset
-                    if end <= last:
-                        found[end] = record
-            return found, min(last, end) if found else last
+            end = end_of(data)
         except KafkalogError as problem:
-            _logger.warning("%s: dead letters without keys and values: %s", work, problem)
+            _warn(work, problem)
             return {}, last
+        last = last if end is None else min(last, end[0] - 1)
+        found: dict[int, Record] = {}
+        size = 0
+        for record in _records(work, data, last, max(BATCH_BYTES, _limit(config))):
+            if _fits(work, record, config):
+                found[record.offset] = record
+                size += len(record.key or b"") + len(record.value or b"")
+                if size > ROUND_BYTES:
+                    return found, record.offset
+        return found, last
 
     def _batches(
         self, work: _Work, last: int, found: dict[int, Record], config: TopicConfig
@@ -326,12 +333,51 @@ class DeadLetters:
             headers=[_headers(work, offset) for offset in offsets],
             default_timestamp_ms=self._clock.now_ms(),
         )
-        return compressed_batches(columns, codecs.NONE, config, config.max_message_bytes)
+        return compressed_batches(columns, codecs.NONE, config, _limit(config))
 
 
 def _passes(code: ErrorCode) -> bool:
     """True if another attempt may succeed; NONE: this broker does not know the topic yet."""
     return code.retriable or code in (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.NONE)
+
+
+def _warn(work: _Work, problem: object) -> None:
+    _logger.warning("%s: dead letters without keys and values: %s", work, problem)
+
+
+def _limit(config: TopicConfig) -> int:
+    """The bytes of the largest batch that a topic takes."""
+    return min(config.max_message_bytes, config.segment_bytes)
+
+
+def _records(work: _Work, data: bytes, last: int, limit_bytes: int) -> Iterator[Record]:
+    """The records from the next one to offset `last`, one batch decompressed at a time; those of
+    a batch that is damaged, or decompresses to more than `limit_bytes`, are missing."""
+    _, topic, number = work.source
+    for batch, body in whole_batches(data, check_crc=False):
+        end = batch.last_offset
+        decoder = Decoder(check_crcs=False, limit_bytes=limit_bytes)
+        try:
+            for rows in decoder.records(topic, number, bytes(body), work.next):
+                yield from rows.records(0, bisect_right(rows.offsets, last))
+        except KafkalogError as problem:
+            _warn(work, problem)
+        if end >= last:
+            return
+
+
+def _fits(work: _Work, record: Record, config: TopicConfig) -> bool:
+    """True if a letter may have the key and value of a record."""
+    headers = [_headers(work, record.offset)]
+    columns = Columns([record.value], [record.key], headers=headers)
+    if columns.bytes_max <= _limit(config):
+        return True
+    try:
+        one_batch(columns, codecs.NONE, config)
+    except MessageTooLarge as problem:
+        _warn(work, f"offset {record.offset}: {problem}")
+        return False
+    return True
 
 
 def _headers(work: _Work, offset: int) -> list[tuple[str, bytes]]:

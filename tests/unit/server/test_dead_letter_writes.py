@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 import kafkalog
+from kafkalog.batch.walk import whole_batches
 from kafkalog.coordinator.transactions.requests import ProducerClaim
+from kafkalog.log.fetched import Decoder
+from kafkalog.log.log import Log
 from kafkalog.server import dead_letters
 from kafkalog.server.broker import node_of
 from kafkalog.server.dead_letters import DeadLetters, LetterCounts
@@ -153,3 +156,152 @@ def test_the_connections_of_letters_end_with_them(broker: Broker) -> None:
         assert peer.connections == 1
         letters.stop()
         wait_for(lambda: peer.open == 0, "the end of the connection")
+
+
+# ---- the records of a round ----------------------------------------------------------------------
+
+
+def send(broker: Broker, *values: bytes, codec: str = "none") -> None:
+    """Write one batch to t-0."""
+    config = {"compression.type": codec, "max.request.size": 10_000_000}
+    with kafkalog.Producer(broker.bootstrap_servers, config=config) as producer:
+        producer.send_many("t", list(values)).result(LIMIT_S)
+
+
+def written(broker: Broker) -> list[tuple[int, bytes | None]]:
+    """The offsets and values of the letters."""
+    return [(int(dict(one.headers)["__dlq.errors.offset"] or b""), one.value)
+            for one in broker.records("dlq.t")]  # fmt: skip
+
+
+@pytest.fixture
+def rounds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes of each round."""
+    found: list[int] = []
+    begin = DeadLetters._begin_round
+
+    def seen(letters: DeadLetters, work: Any, *rest: Any) -> None:
+        begin(letters, work, *rest)
+        found.append(sum(map(len, work.batches)))
+
+    monkeypatch.setattr(DeadLetters, "_begin_round", seen)
+    return found
+
+
+def test_a_round_has_few_bytes_of_a_compressed_batch(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, rounds: list[int]
+) -> None:
+    monkeypatch.setattr(dead_letters, "ROUND_BYTES", 10_000)
+    send(broker, *[bytes(5_000)] * 100, codec="zstd")
+    bury(node(broker).letters, 0, 98)
+    assert written(broker) == [(number, bytes(5_000)) for number in range(99)]
+    assert len(rounds) == 33 and max(rounds) < 16_000
+
+
+def test_a_round_has_few_bytes_of_headers(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, rounds: list[int]
+) -> None:
+    """The name of a group, in each of them, may be long."""
+    monkeypatch.setattr(dead_letters, "ROUND_BYTES", 1_000)
+    bury(node(broker).letters, 0, 99)
+    assert written(broker) == [(number, None) for number in range(100)]
+    assert max(rounds) < 5_000
+
+
+def test_a_batch_that_decompresses_to_too_much_is_not_copied(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only that one: those before and after it are."""
+    with kafkalog.Admin(broker.bootstrap_servers) as admin:
+        admin.alter_configs({("topic", "dlq.t"): {**ENABLED, "max.message.bytes": "9000"}}).check()
+    monkeypatch.setattr(dead_letters, "BATCH_BYTES", 10_000)
+    send(broker, b"a" * 1_000, codec="zstd")
+    send(broker, *[b"b" * 1_000] * 15, codec="zstd")
+    send(broker, b"c" * 1_000, codec="zstd")
+    bury(node(broker).letters, 0, 16)
+    values = [b"a" * 1_000, *[None] * 15, b"c" * 1_000]
+    assert written(broker) == list(enumerate(values))
+    assert "the batch at offset 1" in caplog.text and "above the limit of 10000" in caplog.text
+
+
+def test_only_the_record_that_is_too_large_is_not_copied(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The headers of its letter are what it has no room for."""
+    with kafkalog.Admin(broker.bootstrap_servers) as admin:
+        admin.alter_configs({("topic", "dlq.t"): {**ENABLED, "max.message.bytes": "1000"}}).check()
+    values = [b"a" * 10, b"b" * 900, b"c" * 600, b"d" * 10]
+    send(broker, *values)
+    bury(node(broker).letters, 0, 3)
+    assert written(broker) == [(0, values[0]), (1, None), (2, values[2]), (3, values[3])]
+    assert "offset 1: " in caplog.text
+
+
+def test_the_largest_copy_that_fits_is_written(broker: Broker) -> None:
+    """To the byte."""
+    with kafkalog.Admin(broker.bootstrap_servers) as admin:
+        admin.alter_configs({("topic", "dlq.t"): {**ENABLED, "max.message.bytes": "1000"}}).check()
+    values = [b"x" * size for size in range(650, 850)]
+    send(broker, *values)
+    bury(node(broker).letters, 0, 199)
+    copied = [value for _, value in written(broker) if value is not None]
+    assert copied == values[: len(copied)]
+    data = node(broker).partitions.log("dlq.t", 0).read_batches(0, 1_000_000)
+    assert max(batch.batch_bytes for batch, _ in whole_batches(data)) == 1_000
+
+
+def test_letters_that_wait_for_an_attempt_keep_no_batches(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are read again, from the first one that is not written."""
+    monkeypatch.setattr(dead_letters, "ROUND_RECORDS", 4)
+    with kafkalog.Admin(broker.bootstrap_servers) as admin:
+        admin.alter_configs({("topic", "dlq.t"): {**ENABLED, "max.message.bytes": "1000"}}).check()
+    send(broker, *[b"%d" % number * 300 for number in range(6)])
+    kept: list[int] = []
+    enter = DeadLetters._enter
+
+    def entered(letters: DeadLetters, work: Any) -> None:
+        kept.append(len(work.batches))
+        enter(letters, work)
+
+    monkeypatch.setattr(DeadLetters, "_enter", entered)
+    codes = [0, ErrorCode.REQUEST_TIMED_OUT, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    peer, taken = Peer(), list[bytes]()
+    answers = iter(codes)
+
+    def answer(request: Any, version: int) -> Any:
+        code = next(answers, 0)
+        if not code:
+            taken.append(bytes(request.topic_data[0].partition_data[0].records))
+        return produced([code])(request, version)
+
+    peer.on(apis.PRODUCE, answer)
+    with led_elsewhere(broker, peer) as (letters, _):
+        bury(letters, 0, 5)
+        assert letters.counts()["g"].records == 6
+    blocks = [rows for batch in taken for rows in Decoder().records("dlq.t", 0, batch)]
+    found = [record.value for rows in blocks for record in rows.records()]
+    assert found == [b"%d" % number * 300 for number in range(6)]
+    assert kept == [0, 0, 0]
+
+
+def test_a_damaged_log_leaves_letters_without_contents(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The batches before the damage are copied."""
+    send(broker, b"1")
+    send(broker, b"2")
+    read = Log.read_batches
+
+    def damaged(log: Log, offset: int, *rest: Any) -> bytes:
+        data = bytearray(read(log, offset, *rest))
+        (*_, (_, last)) = whole_batches(bytes(data))
+        data[len(data) - len(last) + 16] = 99  # the version of the format
+        return bytes(data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Log, "read_batches", damaged)
+        bury(node(broker).letters, 0, 1)
+    assert written(broker) == [(0, b"1"), (1, None)]
+    assert "dead letters without keys and values: " in caplog.text
