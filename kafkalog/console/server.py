@@ -1,7 +1,7 @@
 """The console's HTTP server: uvicorn in a thread of its own, with bounds on connections.
 
-It needs no thread for a connection, so that clients that are slow to ask or to read hold nothing
-but their socket; the number of sockets is bounded, and idle ones make room for new ones.
+It needs no thread for a connection.  Those of clients that are slow, in a handshake of TLS, to ask
+or to read, end in time, and earlier if others need room: the number of sockets is bounded.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import socket
 import ssl
 import threading
+import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +28,11 @@ __all__ = ["ConsoleServer", "tls_of"]
 _logger = limited(__name__)
 
 CONNECTIONS_MAX = 64
+"""Also those in a handshake of TLS."""
 HEAD_BYTES_MAX = 16_384
 """The longest request without its body."""
-QUIET_S = 10.0
-"""A connection without a request in progress is closed after one to two of these."""
+QUIET_S, ANSWER_S = 10.0, 30.0
+"""How long a client may take to ask, and to read an answer, to which comes up to a QUIET_S more."""
 ENDING_S = 2
 
 _open: weakref.WeakSet[ConsoleServer] = weakref.WeakSet()
@@ -77,12 +79,12 @@ class ConsoleServer:
         self._web = web
         self._tls = tls
         self._closed = False
-        self._listening = bound(host, port, setting)
+        self._listening = _Door(bound(host, port, setting))
         self.host = host
         self.port: int = self._listening.getsockname()[1]
         """The bound port."""
         try:
-            self._server = _server_of(web, tls)
+            self._server = _server_of(web, tls, self._listening)
         except ImportError:
             self._listening.close()
             raise MissingPackage(
@@ -123,20 +125,96 @@ class ConsoleServer:
     def _forget(self) -> None:
         self._closed = True
         self._listening.close()
-        for one in list(self._server.server_state.connections):
-            if one.transport is not None:
-                made = getattr(one.transport.get_extra_info("socket"), "_sock", None)
-                with contextlib.suppress(OSError):
-                    if isinstance(made, socket.socket):
-                        made.close()
+        for one in self._listening.guests():
+            with contextlib.suppress(OSError):
+                one.socket.close()
 
 
-def _server_of(web: Web, tls: ssl.SSLContext | None) -> Any:
+class _Guest:
+    """A connection that was accepted."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self.protocol: Any = None
+        """None: it is not made yet, as its handshake is in progress."""
+        self.used_s = time.monotonic()
+        """When something last came from the client."""
+        self.leaves = False
+
+    @property
+    def waits(self) -> bool:
+        """True if it waits for its client."""
+        return self.protocol is None or self.protocol.waits_s is not None
+
+    def leave(self) -> None:
+        """End it, in one of the event loop's next turns."""
+        self.leaves = True
+        if self.protocol is not None:
+            self.protocol.transport.abort()
+            return
+        with contextlib.suppress(OSError):  # the handshake finds the end
+            self.socket.shutdown(socket.SHUT_RDWR)
+
+
+class _Door(socket.socket):
+    """A listening socket that accepts only so many connections at a time.
+
+    asyncio tells of a connection when its handshake is over: until then only this knows of it.
+    """
+
+    def __init__(self, listening: socket.socket) -> None:
+        """`listening` is used up."""
+        super().__init__(fileno=listening.detach())
+        self._guests: dict[int, _Guest] = {}  # by file descriptor
+
+    def guests(self) -> list[_Guest]:
+        """All that are open."""
+        return [one for one in [*self._guests.values()] if one.socket.fileno() >= 0]
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """As asyncio calls it.  Raises: BlockingIOError: there is nobody, or no room."""
+        inside = self.guests()
+        self._guests = {one.socket.fileno(): one for one in inside}
+        if len(inside) > CONNECTIONS_MAX:
+            raise BlockingIOError  # it is tried again as soon as the one that leaves has left
+        connection, address = super().accept()
+        if len(inside) == CONNECTIONS_MAX and not _one_leaves(inside):
+            connection.close()
+            raise BlockingIOError
+        guest = self._guests[connection.fileno()] = _Guest(connection)
+        asyncio.get_running_loop().call_later(QUIET_S, _end_handshake, guest)
+        return connection, address
+
+    def made(self, protocol: Any) -> _Guest:
+        """The guest whose connection is made now."""
+        guest = self._guests[protocol.transport.get_extra_info("socket").fileno()]
+        guest.protocol, guest.used_s = protocol, time.monotonic()
+        if guest.leaves:
+            guest.leave()
+        return guest
+
+
+def _one_leaves(inside: list[_Guest]) -> bool:
+    """Let the one leave that waits for its client longest; False: all are served."""
+    if any(one.leaves for one in inside):
+        return True
+    slow = [one for one in inside if one.waits]
+    if slow:
+        min(slow, key=lambda one: one.used_s).leave()
+    return bool(slow)
+
+
+def _end_handshake(guest: _Guest) -> None:
+    if guest.protocol is None and guest.socket.fileno() >= 0:
+        guest.leave()
+
+
+def _server_of(web: Web, tls: ssl.SSLContext | None, door: _Door) -> Any:
     """Raises: ImportError."""
     import uvicorn
 
     config = uvicorn.Config(
-        web, http=_protocol(), ws="none", lifespan="on", interface="asgi3", loop="asyncio",
+        web, http=_protocol(door), ws="none", lifespan="on", interface="asgi3", loop="asyncio",
         log_config=None, log_level="error", access_log=False, proxy_headers=False,
         server_header=False, timeout_graceful_shutdown=ENDING_S,
         h11_max_incomplete_event_size=HEAD_BYTES_MAX,
@@ -146,35 +224,46 @@ def _server_of(web: Web, tls: ssl.SSLContext | None) -> Any:
     return uvicorn.Server(config)
 
 
-def _protocol() -> Any:
+def _protocol(door: _Door) -> Any:
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class Bounded(H11Protocol):
-        """Connections, of which there are only so many."""
+        """Connections that end if their clients are slow."""
 
-        _looked = False
-        _last: Any = None  # the request that was the last one at that time
+        _guest: _Guest
+        _looks: asyncio.TimerHandle
+        _last: Any = None  # what it waited for at the last look
+        _since_s = 0.0
 
         @property
-        def _waits(self) -> bool:
-            """True if no request is in progress."""
-            return self.cycle is None or self.cycle.response_complete
+        def waits_s(self) -> float | None:
+            """How long it may wait for its client as it does now; None: the client waits."""
+            if self.flow.write_paused or self.transport.is_closing():
+                return ANSWER_S
+            asks = self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+            return QUIET_S if asks else None
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            if len(self.connections) > CONNECTIONS_MAX:
-                others: list[Any] = [one for one in self.connections if one is not self]
-                next((one for one in others if one._waits), self).transport.abort()
-            self.loop.call_later(QUIET_S, self._look)
+            self._guest = door.made(self)
+            self._look()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._looks.cancel()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            self._guest.used_s = time.monotonic()
+            super().data_received(data)
 
         def _look(self) -> None:
-            """Close it if nothing was requested since the last look."""
-            if self.transport.is_closing():
-                return
-            if self._waits and self._looked and self.cycle is self._last:
+            """Close it if its client has done nothing for too long."""
+            now_s, most_s = time.monotonic(), self.waits_s
+            if most_s is None or self._last != (self.cycle, most_s):
+                self._last, self._since_s = (self.cycle, most_s), now_s
+            elif now_s - self._since_s >= most_s:
                 self.transport.abort()
                 return
-            self._looked, self._last = True, self.cycle
-            self.loop.call_later(QUIET_S, self._look)
+            self._looks = self.loop.call_later(QUIET_S, self._look)
 
     return Bounded
