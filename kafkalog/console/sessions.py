@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Generic, TypeVar
 
-__all__ = ["Attempts", "Session", "Sessions", "same"]
+__all__ = ["Attempts", "Passes", "Session", "Sessions", "same"]
 
 P = TypeVar("P")
 
@@ -92,13 +92,33 @@ class Sessions(Generic[P]):
         over = [key for key, one in self._open.items() if _over(one, now_s)]
         return [self._open.pop(key).person for key in over]
 
-    def open(self) -> list[Session[P]]:
-        """All sessions."""
-        return [*self._open.values()]
-
     def persons(self) -> list[P]:
         """Those of all sessions.  Any thread."""
         return [one.person for one in tuple(self._open.values())]
+
+
+class Passes:
+    """Tokens of browsers of an open cluster: nothing is kept of them, so nobody ends those of
+    others by asking for many."""
+
+    def __init__(self, token: Callable[[], str]) -> None:
+        """`token`: a new unguessable text each time."""
+        self._token = token
+        self._key = token().encode()
+
+    def begin(self) -> str:
+        """A new token."""
+        seed = self._token()
+        return f"{seed}.{self._mac('token', seed)}"
+
+    def csrf(self, token: str) -> str | None:
+        """What the changes of a token's browser must repeat; None: it is not one of these."""
+        seed, _, mac = token.partition(".")
+        return self._mac("csrf", seed) if same(mac, self._mac("token", seed)) else None
+
+    def _mac(self, purpose: str, seed: str) -> str:
+        text = f"{purpose} {seed}".encode("utf-8", "replace")
+        return hmac.new(self._key, text, sha256).hexdigest()
 
 
 def _over(one: Session[P], now_s: float) -> bool:

@@ -7,6 +7,7 @@ import ipaddress
 import json
 import secrets
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -17,7 +18,7 @@ from kafkalog import errors
 from kafkalog.console.asked import Asked, Refused
 from kafkalog.console.person import Person, Place
 from kafkalog.console.routes import CHANGES, READS
-from kafkalog.console.sessions import Attempts, Session, Sessions, same
+from kafkalog.console.sessions import Attempts, Passes, Session, Sessions, same
 from kafkalog.console.statics import read_statics
 from kafkalog.logs.limit import limited
 from kafkalog.metrics.endpoint import Page
@@ -100,12 +101,16 @@ class Web:
         self._settings = settings
         self._statics = read_statics()
         self._sessions = Sessions[Person](lambda: secrets.token_urlsafe(24))
+        self._passes = Passes(lambda: secrets.token_urlsafe(24))
         self._attempts = Attempts()
         self._threads = ThreadPoolExecutor(THREADS, "kafkalog console")
         self._sampling = ThreadPoolExecutor(1, "kafkalog console samples")
         self._waiting = 0
         self._pages = 0
-        self._turns: dict[str, asyncio.Semaphore] = {}  # by the session's csrf
+        # By the session's csrf, while its requests are in progress.
+        self._turns: weakref.WeakValueDictionary[str, asyncio.Semaphore] = (
+            weakref.WeakValueDictionary()
+        )
         self._ends = False
         # An open cluster knows nobody: all share the clients of one.
         self._everyone = None if settings.place.logs_in else Person(settings.place, "", "")
@@ -167,7 +172,8 @@ class Web:
         if name == path:
             raise Refused(404, f"found {path[:100]!r}, wanted / or a path below /api/")
         token = _cookie(headers.get("cookie", ""), _cookie_name(secure))
-        session = self._sessions.use(token, time.monotonic())
+        _check_site(headers)
+        session = self._session_of(token)
         if method == "POST":
             _check_origin(headers)
             body = _json(await _body(receive))
@@ -206,9 +212,8 @@ class Web:
         """The asking user, and what they may do; on an open cluster a session begins by itself."""
         place, headers = self._settings.place, []
         if session is None and self._everyone is not None:
-            token, gone = self._sessions.begin("", self._everyone, time.monotonic())
-            self._part_from(gone)
-            session = self._sessions.use(token, time.monotonic())
+            token = self._passes.begin()
+            session = self._session_of(token)
             headers.append(_cookie_header(secure, token))
         return _shown({
             "login": place.logs_in, "here": session is not None,
@@ -217,6 +222,13 @@ class Web:
             "write": self._settings.write, "brokers": place.brokers(),
             "encrypted": secure,
         }, headers)  # fmt: skip
+
+    def _session_of(self, token: str) -> Session[Person] | None:
+        now_s = time.monotonic()
+        if self._everyone is None:
+            return self._sessions.use(token, now_s)
+        csrf = self._passes.csrf(token)
+        return None if csrf is None else Session("", csrf, self._everyone, now_s)
 
     def _changed_by(
         self, session: Session[Person] | None, headers: dict[str, str]
@@ -290,8 +302,6 @@ class Web:
 
     def _part_from(self, persons: list[Person]) -> None:
         """Close the clients of sessions that have ended."""
-        open_ones = {one.csrf for one in self._sessions.open()}
-        self._turns = {csrf: one for csrf, one in self._turns.items() if csrf in open_ones}
         for one in persons:
             if one is not self._everyone:
                 self._sampling.submit(one.close)
@@ -352,10 +362,14 @@ def _check_host(host: str, known: frozenset[str]) -> None:
         ) from None  # fmt: skip
 
 
-def _check_origin(headers: Mapping[str, str]) -> None:
-    """Refuse requests that another site's page makes."""
+def _check_site(headers: Mapping[str, str]) -> None:
+    """Refuse requests that another site's page makes, as browsers tell."""
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise Refused(403, "found a request of another site, wanted one of this console")
+
+
+def _check_origin(headers: Mapping[str, str]) -> None:
+    """Refuse changes that another site's page makes, as older browsers tell."""
     origin = headers.get("origin")
     if origin is not None and origin.partition("://")[2] != headers.get("host", ""):
         raise Refused(403, "found another Origin, wanted this console's")

@@ -344,6 +344,16 @@ def test_pages_elsewhere_change_nothing(
     assert writer.get("topics", q="t000")["total"] == 1
 
 
+def test_many_browsers_of_an_open_cluster_end_nobodys_session(writer: Browser, url: str) -> None:
+    """Also a page elsewhere can begin them, without their cookies."""
+    begun = {Browser("http://" + writer._at.netloc).begin()["csrf"] for _ in range(70)}
+    assert len(begun) == 70
+    assert writer.begin()["csrf"] == writer.csrf and writer.csrf not in begun
+    assert writer.post("delete-topic", name="t000", again="other").status == 400
+    for site in ("cross-site", "same-site"):
+        assert Browser(url).ask("/api/session", Sec_Fetch_Site=site).status == 403
+
+
 def test_another_sessions_token_is_refused(writer: Browser) -> None:
     other = Browser("http://" + writer._at.netloc)
     other.begin()

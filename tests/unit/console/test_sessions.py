@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 from kafkalog.console import sessions
-from kafkalog.console.sessions import Attempts, Sessions, same
+from kafkalog.console.sessions import Attempts, Passes, Sessions, same
 
 
 def numbered() -> Sessions[str]:
@@ -71,6 +71,17 @@ def test_the_least_used_session_makes_room() -> None:
     _, gone = table.begin("one more", "one more", 2.0)
     assert gone == ["u1"]
     assert len(table) == sessions.SESSIONS_MAX
+
+
+def test_browsers_of_an_open_cluster_show_tokens_of_this_process() -> None:
+    tokens = count()
+    here, elsewhere = (Passes(lambda: f"token{next(tokens)}") for _ in range(2))
+    token, other = here.begin(), here.begin()
+    csrf = here.csrf(token)
+    assert csrf is not None and csrf == here.csrf(token) != here.csrf(other)
+    seed, mac = token.split(".")
+    for wrong in ("", ".", seed, f"{seed}.{csrf}", f"{seed}x.{mac}", "\ud800.x", elsewhere.begin()):
+        assert here.csrf(wrong) is None
 
 
 def test_failures_of_an_address_or_of_a_user_are_limited() -> None:
