@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from kafkalog import errors
+from kafkalog.client.calls.groups import MemberInfo
 from kafkalog.console.asked import Asked, Refused
 from kafkalog.console.person import Person
 from kafkalog.console.topics import offsets, page
@@ -14,7 +16,10 @@ __all__ = ["group", "groups", "transactions"]
 
 LAGS_MAX = 5_000
 """Partitions of a group whose lag is looked up."""
-MEMBERS_MAX = 500
+MEMBERS_MAX, ASSIGNED_MAX = 500, 5_000
+"""Members of a group that are shown, and their partitions together."""
+CLIENT_CHARS_MAX = 500
+"""Of what a client says of itself."""
 OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
 """States of a transaction that has not ended."""
 KINDS = ("", "classic", "consumer", "share", "streams")
@@ -56,16 +61,25 @@ def group(person: Person, asked: Asked) -> dict[str, Any]:
     return {
         "name": name, "state": info.state, "kind": info.protocol_type, "assignor": info.assignor,
         "coordinator": info.coordinator, "member_count": len(info.members),
-        "members": [
-            {"id": one.member_id, "instance": one.instance_id, "client": one.client_id,
-             "host": one.host, "partitions": [[tp.topic, tp.partition] for tp in
-                                              one.assignment[:MEMBERS_MAX]],
-             "partition_count": len(one.assignment)}
-            for one in info.members[:MEMBERS_MAX]
-        ],
+        "members": _members(info.members[:MEMBERS_MAX]),
         "partition_count": len(rows), "partitions": rows[:LAGS_MAX],
         "lag": sum(row["lag"] or 0 for row in rows),
     }  # fmt: skip
+
+
+def _members(members: Sequence[MemberInfo]) -> list[dict[str, Any]]:
+    found, left = [], ASSIGNED_MAX
+    for one in members:
+        shown = one.assignment[:left]
+        left -= len(shown)
+        found.append({
+            "id": one.member_id[:CLIENT_CHARS_MAX],
+            "instance": one.instance_id and one.instance_id[:CLIENT_CHARS_MAX],
+            "client": one.client_id[:CLIENT_CHARS_MAX], "host": one.host[:CLIENT_CHARS_MAX],
+            "partitions": [[tp.topic, tp.partition] for tp in shown],
+            "partition_count": len(one.assignment),
+        })  # fmt: skip
+    return found
 
 
 def _lags(person: Person, name: str) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -26,6 +27,8 @@ SCAN_S = 6.0
 POLL_MS = 250
 SHOWN_BYTES = 4_096
 """The beginning of a key or a value in a list."""
+LIST_BYTES_MAX = 2 << 20
+"""A list ends after the record with which its JSON has so much."""
 WHOLE_BYTES_MAX = 1 << 20
 HEADERS_MAX = 20
 FROM = ("last", "first", "offset", "time", "next")
@@ -60,6 +63,7 @@ class _Found:
         self.records: list[Record] = []
         self.next = next_
         self.scanned = self.bytes = 0
+        self.room = LIST_BYTES_MAX
         self._until_s = time.monotonic() + SCAN_S
 
     def take(self, record: Record) -> None:
@@ -69,13 +73,16 @@ class _Found:
         self.bytes += len(record.key or b"") + len(record.value or b"")
         if self.wish.fits(record):
             self.records.append(record)
+            if self.wish.most <= COUNT_MAX:  # all of them are shown
+                self.room -= _weight(record)
 
     @property
     def full(self) -> bool:
         """True if there are enough, or the search has to stop."""
         return (
             len(self.records) >= self.wish.most or self.scanned >= SCANNED_MAX
-            or self.bytes >= SCANNED_BYTES_MAX or time.monotonic() >= self._until_s
+            or self.bytes >= SCANNED_BYTES_MAX or self.room <= 0
+            or time.monotonic() >= self._until_s
         )  # fmt: skip
 
 
@@ -106,7 +113,7 @@ def read_records(person: Person, asked: Asked) -> dict[str, Any]:
     records = found.records
     if kind == "last":
         records = sorted(records, key=lambda one: (one.timestamp_ms, one.offset))
-        records = records[-count:]
+        records = _last(records, count)
     return {
         "records": [_shown(one, SHOWN_BYTES) for one in records],
         "next": {str(tp.partition): at for tp, at in sorted(found.next.items())},
@@ -114,6 +121,19 @@ def read_records(person: Person, asked: Asked) -> dict[str, Any]:
         "scanned": found.scanned, "starts": _numbers(starts), "ends": _numbers(ends),
         "missing": len(tps) - len(ends),
     }  # fmt: skip
+
+
+def _weight(record: Record) -> int:
+    return len(json.dumps(_shown(record, SHOWN_BYTES)))
+
+
+def _last(records: list[Record], count: int) -> list[Record]:
+    """The last ones, as many as a list has room for."""
+    first, room = len(records), LIST_BYTES_MAX
+    while first > max(0, len(records) - count) and room > 0:
+        first -= 1
+        room -= _weight(records[first])
+    return records[first:]
 
 
 def _numbers(found: Mapping[TopicPartition, int]) -> dict[str, int]:

@@ -51,6 +51,8 @@ ROUND_S = 10.0
 SAMPLED_MAX, SAMPLED_PARTITIONS_MAX = 16, 400_000
 """Sessions that remember how their cluster was, the last used ones, with so many partitions
 together, each about a kilobyte; one is sampled however many it has."""
+UNSENT_BYTES_MAX = 64 << 20
+"""Answers that wait to be read, together; a small one is always given."""
 NAME_MAX, PASSWORD_MAX = 256, 1_024
 """The longest user and password, in characters."""
 JSON = "application/json"
@@ -106,7 +108,7 @@ class Web:
         self._threads = ThreadPoolExecutor(THREADS, "kafkalog console")
         self._sampling = ThreadPoolExecutor(1, "kafkalog console samples")
         self._waiting = 0
-        self._pages = 0
+        self._pages = self._unsent = 0
         # By the session's csrf, while its requests are in progress.
         self._turns: weakref.WeakValueDictionary[str, asyncio.Semaphore] = (
             weakref.WeakValueDictionary()
@@ -134,7 +136,15 @@ class Web:
         except Exception:
             _logger.exception("console: a request failed")
             answer = _failed(500, "the console failed; its log has the reason")
-        await _send(send, answer, scope["method"] == "HEAD")
+        waits = self._unsent
+        if len(answer.body) > PIECE_BYTES and waits and waits + len(answer.body) > UNSENT_BYTES_MAX:
+            answer = _failed(503, "other answers wait to be read; try again")
+        size = len(answer.body)
+        self._unsent += size
+        try:
+            await _send(send, answer, scope["method"] == "HEAD")
+        finally:
+            self._unsent -= size
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -280,7 +290,8 @@ class Web:
         turn = self._turns.setdefault(session.csrf, asyncio.Semaphore(AT_ONCE_MAX))
         async with turn:
             try:
-                return _shown(await self._run(call))
+                found: Answer = await self._run(lambda: _shown(call()))
+                return found
             except errors.SaslAuthenticationFailed as problem:
                 if session.person is self._everyone:
                     raise Refused(502, str(problem)) from None

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.console import routes, web
+from kafkalog.client.calls.groups import MemberInfo
+from kafkalog.console import groups, records, routes, web
 from kafkalog.console import server as server_module
 from kafkalog.console.person import Place, SegmentFacts
 from kafkalog.console.server import ConsoleServer, tls_of
@@ -202,6 +203,48 @@ def test_records_that_follow(browser: Browser, broker: kafkalog.Broker) -> None:
     at = ",".join(f"{p}:{o}" for p, o in found["next"].items())
     then = browser.get("records", topic="live", **{"from": "next", "at": at})
     assert numbers(then) == [1] and then["next"] == {"0": 0, "1": 1}
+
+
+def test_an_answer_with_records_is_bounded(browser: Browser, broker: kafkalog.Broker) -> None:
+    """JSON needs six bytes for some; the next request goes on where the list ended."""
+    with kafkalog.Admin(broker) as admin:
+        admin.create_topic("big", 1)
+    with kafkalog.Producer(broker) as producer:
+        for _ in range(80):
+            producer.send("big", b"\x01" * 4_096, key=b"\x01" * 4_096)
+    most = records.LIST_BYTES_MAX + (100 << 10)
+    fields: dict[str, object] = {"topic": "big", "count": 200}
+    last = browser.ask("/api/records?topic=big&count=200")
+    assert len(last.body) < most and last.json["records"][-1]["offset"] == 79
+    offsets: list[int] = []
+    where: dict[str, object] = {"from": "first"}
+    for _ in range(3):
+        found = browser.get("records", **fields, **where)
+        assert len(json.dumps(found)) < most
+        offsets += [one["offset"] for one in found["records"]]
+        where = {"from": "next", "at": f"0:{found['next']['0']}"}
+    assert offsets == [*range(80)] and found["end"]
+
+
+def test_a_group_with_many_partitions_is_bounded() -> None:
+    assigned = tuple(TopicPartition("t" * 249, number) for number in range(400))
+    member = MemberInfo("m" * 9_000, None, "c", "h", assigned)
+    shown = groups._members([member] * 500)
+    assert sum(len(one["partitions"]) for one in shown) == groups.ASSIGNED_MAX
+    assert all(one["partition_count"] == 400 for one in shown)
+    assert len(json.dumps(shown)) < 3 << 20
+
+
+def test_answers_that_wait_to_be_read_are_bounded(
+    broker: kafkalog.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web, "UNSENT_BYTES_MAX", 100_000)
+    monkeypatch.setattr(web, "PIECE_BYTES", 1_000)
+    with console(Place(lambda: broker.bootstrap_servers)) as server:
+        assert Browser(server.url).ask("/static/app.css").status == 200
+        server._web._unsent = 99_000  # those of others
+        assert Browser(server.url).ask("/static/app.css").status == 503
+        server._web._unsent = 0
 
 
 def test_any_bytes_are_shown(browser: Browser) -> None:
