@@ -288,14 +288,13 @@ def write_group(
         settle(step, ErrorCode.UNKNOWN_SERVER_ERROR)
         return
     # An empty group of a newer type becomes a classic one.
-    foreign, consumer, streams = group.newer_keys, group.consumer, group.streams
+    foreign, newer, before = group.newer_keys, group.newer, (group.consumer, group.streams)
     group.foreign = {}
-    for newer in (consumer, streams):
-        if newer is not None:
-            newer.unsure.clear()
-    if consumer is not None and not consumer.waiting:
-        group.consumer = None
-    group.streams = None
+    if newer is not None:
+        newer.unsure.clear()
+        if not newer.waiting:
+            newer.weight.move(None)
+            group.consumer = group.streams = None
     group.recorded = True
     group.writing += 1
 
@@ -303,8 +302,9 @@ def write_group(
         group.writing -= 1
         if error is not ErrorCode.NONE:
             group.foreign.update(foreign)
-            group.consumer = group.consumer or consumer  # members may have come since
-            group.streams = streams
+            if newer is not None and group.newer is None:  # no members of any type have come since
+                newer.weight.move(group.weight)
+                group.consumer, group.streams = before
         settle(step, error)
 
     step.write(shard.partition, [*records.foreign_tombstones(foreign), record], settled)

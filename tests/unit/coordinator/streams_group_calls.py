@@ -140,7 +140,7 @@ class StreamsDesk(ConsumerDesk):
 
     def heard(self, member: str, reply: Reply) -> None:
         """A member does as it was told."""
-        if reply.error:
+        if reply.waits or reply.error:
             return
         self.epochs[member] = reply.member_epoch
         found = given_tasks(reply)
