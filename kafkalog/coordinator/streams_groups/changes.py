@@ -31,6 +31,14 @@ class StreamsChanges(GroupChanges[StreamsGroup]):
         """The topology as far as its topics exist, which is not stored."""
         self._set(configured=found)
 
+    def shutdown(self, member_id: str | None) -> None:
+        """The member that wants the whole application to end, which is not stored; None: nobody."""
+        self._set(shutdown=member_id)
+
+    def endpoint_epoch(self, epoch: int) -> None:
+        """The epoch of what is behind endpoints, which is not stored."""
+        self._set(endpoint_epoch=epoch)
+
     def next_epoch(
         self, metadata_hash: int, validated_epoch: int, configs: tuple[tuple[str, str], ...]
     ) -> None:

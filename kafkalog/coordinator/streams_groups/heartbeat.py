@@ -110,7 +110,7 @@ def heartbeat(
     _assign_now(changes, outside, statuses)
     moved = _reconciled(changes, member, said, outside.delayed)
     if said.shutdown and group.shutdown is None:
-        group.shutdown = said.member_id
+        changes.shutdown(said.member_id)
     answer: Body = {
         "member_id": moved.member_id,
         "member_epoch": moved.epoch,
@@ -120,9 +120,10 @@ def heartbeat(
     }
     if said.epoch == JOINING or moved.assigned != before.assigned or _missed(said, moved):
         answer |= task_fields(moved.assigned)
-    answer |= _endpoints(group, before, moved, said, now, replaced)
+    answer |= _endpoints(changes, before, moved, said, now, replaced)
     if new:  # as Kafka answers the first heartbeat of all
-        group.endpoint_epoch = answer["endpoint_information_epoch"] = 0
+        changes.endpoint_epoch(0)
+        answer["endpoint_information_epoch"] = 0
     creates = _note_problems(group, found, outside, statuses)
     _note_tags(moved, said, outside.settings, statuses)
     answer["status"] = [{"status_code": code, "status_detail": text} for code, text in statuses]
@@ -359,13 +360,14 @@ def _reconciled(
 
 
 def _endpoints(
-    group: StreamsGroup, before: StreamsMember, member: StreamsMember, said: Said, now: Now,
+    changes: StreamsChanges, before: StreamsMember, member: StreamsMember, said: Said, now: Now,
     replaced: str | None,
 ) -> Body:  # fmt: skip
     """Where the state of each partition can be queried, unless the member knows."""
+    group = changes.group
     moved = member.assigned != before.assigned and member.endpoint is not None
     if moved or member.endpoint != before.endpoint:
-        group.endpoint_epoch += 1
+        changes.endpoint_epoch(group.endpoint_epoch + 1)
     answer: Body = {"endpoint_information_epoch": group.endpoint_epoch}
     if group.endpoint_epoch != said.endpoint_epoch:
         others = [
@@ -446,7 +448,7 @@ def leave(changes: StreamsChanges, said: Said) -> Body:
     """A member leaves; returns the answer.  Raises: Refusal."""
     group = changes.group
     if said.shutdown and group.shutdown is None:
-        group.shutdown = said.member_id
+        changes.shutdown(said.member_id)
     answer: Body = {"member_id": said.member_id, "member_epoch": said.epoch, "status": []}
     if said.instance_id is None:
         member = group.members.get(said.member_id)
@@ -469,5 +471,5 @@ def fence(changes: StreamsChanges, member: StreamsMember) -> None:
     changes.remove(member.member_id)
     changes.next_epoch(group.metadata_hash, group.validated_epoch, group.configs)
     if not group.members:
-        group.shutdown = None
+        changes.shutdown(None)
         changes.assignment(group.epoch, 0)

@@ -9,7 +9,7 @@ import pytest
 from kafkalog.coordinator.groups.group import Group
 from kafkalog.wire.error_codes import ErrorCode
 from tests.unit.coordinator.group_calls import subscription
-from tests.unit.coordinator.streams_group_calls import StreamsDesk
+from tests.unit.coordinator.streams_group_calls import StreamsDesk, topology
 
 CLASSIC = [("range", subscription("t"))]
 
@@ -93,3 +93,48 @@ def test_the_weight_of_a_group_that_became_a_classic_one_is_given_back(desk: Str
         (member,) = desk.stable(1, group=group, protocols=CLASSIC)
         desk.leave((member.member_id, None), group=group)
     assert known(desk).weight.bytes == known(desk, "p").weight.bytes
+
+
+def codes(reply: Any) -> list[int]:
+    """What the members are told beyond their tasks."""
+    return [one.status_code for one in reply.status]
+
+
+@pytest.mark.parametrize("present", [["a"], []])
+def test_a_stranger_does_not_end_the_application(desk: StreamsDesk, present: list[str]) -> None:
+    """Neither the one that runs nor the next one of the group."""
+    desk.come("a")
+    if not present:
+        desk.say("a", -1)
+    left = desk.say("stranger", -1, shutdown_application=True)
+    assert left.error is ErrorCode.UNKNOWN_MEMBER_ID
+    for member in present:
+        assert codes(desk.go_on(member)) == []
+    assert codes(desk.come("b")) == []
+
+
+@pytest.mark.parametrize("epoch", [0, -1])
+def test_an_end_of_the_application_that_is_not_written_is_forgotten(
+    desk: StreamsDesk, epoch: int
+) -> None:
+    """Its member is told that it failed, and says so again."""
+    for member in "a", "b":
+        desk.come(member)
+    if epoch == 0:
+        desk.say("b", -1)
+    desk.errors = [ErrorCode.NOT_ENOUGH_REPLICAS]
+    fields = {"process_id": "p", "rebalance_timeout_ms": 30_000, "topology": topology()}
+    tasks = dict.fromkeys(("active_tasks", "standby_tasks", "warmup_tasks"), [])
+    joins = {**fields, **tasks} if epoch == 0 else {}
+    asked = desk.say("b", epoch, shutdown_application=True, **joins)
+    assert asked.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert codes(desk.go_on("a")) == []
+
+
+def test_the_epoch_of_endpoints_does_not_grow_with_a_failed_write(desk: StreamsDesk) -> None:
+    """Nobody was told of it, nor is there anything behind the endpoint."""
+    desk.come("a")
+    before = desk.go_on("a").endpoint_information_epoch
+    desk.errors = [ErrorCode.NOT_ENOUGH_REPLICAS]
+    assert desk.come("b", user_endpoint={"host": "h", "port": 1}).error
+    assert desk.go_on("a").endpoint_information_epoch == before
