@@ -124,7 +124,7 @@ def test_an_end_of_the_application_that_is_not_written_is_forgotten(
         desk.say("b", -1)
     desk.errors = [ErrorCode.NOT_ENOUGH_REPLICAS]
     fields = {"process_id": "p", "rebalance_timeout_ms": 30_000, "topology": topology()}
-    tasks = dict.fromkeys(("active_tasks", "standby_tasks", "warmup_tasks"), [])
+    tasks: dict[str, Any] = {f"{role}_tasks": [] for role in ("active", "standby", "warmup")}
     joins = {**fields, **tasks} if epoch == 0 else {}
     asked = desk.say("b", epoch, shutdown_application=True, **joins)
     assert asked.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
