@@ -124,7 +124,7 @@ class Entries:
         """Those of each share partition that is loaded."""
         return {
             Place(one.key.group, one.topic, one.key.where.partition): PartitionFigures(
-                sum(part.size for part in one.share.holds), len(one.share.holds), one.share.expired
+                one.share.holds.offsets, len(one.share.holds), one.share.expired
             )
             for one in self._all.values()
             if one.share is not None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, NamedTuple, TypeVar
 
 __all__ = ["Range", "Ranges"]
 
@@ -30,9 +30,11 @@ class Ranges(Generic[V]):
     A change costs the ranges that it touches, and a move of those behind them in memory.
     """
 
-    __slots__ = ("_firsts", "_ranges")
+    __slots__ = ("_firsts", "_ranges", "offsets")
 
     def __init__(self) -> None:
+        self.offsets = 0
+        """How many offsets have a value."""
         self._firsts: list[int] = []
         self._ranges: list[Range[V]] = []
 
@@ -95,17 +97,21 @@ class Ranges(Generic[V]):
         at = bisect_left(self._firsts, offset)
         if at and self._ranges[at - 1].last >= offset:
             at -= 1
+            self.offsets -= offset - self._firsts[at]
             self._ranges[at] = self._ranges[at]._replace(first=offset)
             self._firsts[at] = offset
+        self.offsets -= _size(self._ranges[:at])
         del self._ranges[:at], self._firsts[:at]
 
     def clear(self) -> None:
         """Forget all."""
+        self.offsets = 0
         self._ranges.clear()
         self._firsts.clear()
 
     def _splice(self, low: int, high: int, found: list[Range[V]]) -> None:
         """Replace the ranges from `low` to before `high`, and join equal neighbours."""
+        self.offsets += _size(found) - _size(self._ranges[low:high])
         begin, end = max(low - 1, 0), high + 1
         parts = [*self._ranges[begin:low], *found, *self._ranges[high:end]]
         joined: list[Range[V]] = []
@@ -116,3 +122,7 @@ class Ranges(Generic[V]):
                 joined.append(one)
         self._ranges[begin:end] = joined
         self._firsts[begin:end] = [one.first for one in joined]
+
+
+def _size(ranges: Iterable[Range[Any]]) -> int:
+    return sum(one.size for one in ranges)

@@ -75,17 +75,14 @@ class Sessions:
         self.sessions_max, self.bytes_max = sessions_max, bytes_max
         self.bytes = 0
         """Approximate memory of all."""
+        self.partitions = 0
+        """Those of all sessions."""
         self._all: dict[Key, Session] = {}
         self._by_connection: dict[int, set[Key]] = {}
         self._groups: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._all)
-
-    @property
-    def partitions(self) -> int:
-        """Those of all sessions."""
-        return sum(len(one.partitions) for one in self._all.values())
 
     def get(self, key: Key) -> Session | None:
         """The session of a member."""
@@ -122,7 +119,7 @@ class Sessions:
             self._admit(session)
             return session
         session = self._in_epoch(key, epoch)
-        before = session.bytes
+        before, count = session.bytes, len(session.partitions)
         partitions = {one: True for one in wanted if one not in session.partitions}
         if self.bytes + WHERE_BYTES * len(partitions) > self.bytes_max:
             raise self._full()
@@ -130,6 +127,7 @@ class Sessions:
         for one in forgotten:
             session.partitions.pop(one, None)
         self.bytes += session.bytes - before
+        self.partitions += len(session.partitions) - count
         session.epoch = next_epoch(epoch)
         return session
 
@@ -159,6 +157,7 @@ class Sessions:
         session = self._all.pop(key, None)
         if session is not None:
             self.bytes -= session.bytes
+            self.partitions -= len(session.partitions)
             self._groups[key.group] -= 1
             if not self._groups[key.group]:
                 del self._groups[key.group]
@@ -196,6 +195,7 @@ class Sessions:
         self._groups[session.key.group] += 1
         self._by_connection.setdefault(session.connection, set()).add(session.key)
         self.bytes += session.bytes
+        self.partitions += len(session.partitions)
 
     def _full(self) -> Refused:
         why = (f"share sessions: found {len(self._all)} with about {self.bytes} bytes, wanted at "

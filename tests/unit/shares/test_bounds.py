@@ -11,6 +11,7 @@ from kafkalog.errors import StorageOffline
 from kafkalog.shares.acquiring import Batch, Want, acquire
 from kafkalog.shares.entries import Entries, EntryKey
 from kafkalog.shares.partition import RANGES_MAX, Acknowledgement, Limits, Refused, SharePartition
+from kafkalog.shares.ranges import Ranges
 from kafkalog.shares.requests import GroupShare, Led
 from kafkalog.shares.sessions import Where
 from kafkalog.wire.error_codes import ErrorCode
@@ -83,3 +84,36 @@ def test_a_group_without_state_reads_the_log_without_the_lock(error):
         assert entry.share.start == 7 and entries.get(key) is entry
     else:
         assert entry.refused.code is ErrorCode.UNKNOWN_SERVER_ERROR and entries.get(key) is None
+
+
+def test_figures_do_not_walk_what_is_in_flight(monkeypatch):
+    """All share fetches wait for them."""
+    owner = Owner()
+    entries, key, found = Entries(MemoryPersister(), owner), EntryKey("g", Where(TOPIC, 0)), []
+    owner.run(lambda: found.append(entries.use(key, Led("t", 1, None))))
+    share = found[0].share
+    acquire(share, Want("m", 100, 100), 7, [Batch(7, 106)], 0, LIMITS)
+    share.acknowledge("m", [Acknowledgement(9, 106, [1, 2] * 49)], 0, LIMITS)
+    wanted = (sum(one.size for one in share.holds), len(share.holds), 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(Ranges, "__iter__", lambda _ranges: pytest.fail("it walks"))
+        (figures,) = entries.figures().values()
+    assert figures == wanted and wanted[:2] == (100, 99)
+
+
+def test_the_offsets_of_ranges_are_counted():
+    ranges = Ranges()
+    steps = [
+        lambda: ranges.put(0, 99, "a"), lambda: ranges.put(200, 299, "a"),
+        lambda: ranges.put(50, 249, "b"), lambda: ranges.put(260, 270, "c"),
+        lambda: ranges.change(10, 265, str.upper), lambda: ranges.rewrite(str.lower),
+        lambda: ranges.cut(55), lambda: ranges.put(400, 400, "d"), lambda: ranges.cut(350),
+        lambda: ranges.put(300, 410, "e"), lambda: ranges.cut(500), lambda: ranges.put(1, 3, "a"),
+        ranges.clear,
+    ]  # fmt: skip
+    counts = []
+    for step in steps:
+        step()
+        assert ranges.offsets == sum(one.size for one in ranges)
+        counts.append(ranges.offsets)
+    assert counts == [100, 200, 300, 300, 300, 300, 245, 246, 1, 111, 0, 3, 0]

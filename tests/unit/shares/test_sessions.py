@@ -91,3 +91,21 @@ def test_partitions_take_turns():
         firsts.append(session.in_turn()[0])
         fetch(known, epoch)
     assert sorted(firsts) == [A, B, C]
+
+
+def test_the_partitions_of_all_sessions_are_counted():
+    known, other = sessions(), Key("other", "member")
+    assert known.partitions == 0
+    fetch(known, INITIAL, [A, B])
+    fetch(known, INITIAL, [A], key=other, connection=8)
+    assert known.partitions == 3
+    fetch(known, 1, [A, C], [B])
+    fetch(known, 2, [B], [B, C])
+    assert known.partitions == 2
+    fetch(known, INITIAL, [A, B, C])
+    assert known.partitions == 4
+    refused(ErrorCode.SHARE_SESSION_LIMIT_REACHED, fetch, sessions(most=0), INITIAL, [A])
+    known.closed(8)
+    assert known.partitions == 3
+    known.remove(KEY)
+    assert known.partitions == 0
