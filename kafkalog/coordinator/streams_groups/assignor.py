@@ -8,6 +8,7 @@ Source: KIP-1071, Kafka's StickyTaskAssignor and ProcessState.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Mapping
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
@@ -20,6 +21,10 @@ NAME = "sticky"
 TaskId = tuple[str, int]
 """A subtopology and a partition."""
 Found = dict[str, dict[TasksOf, set[int]]]
+_Copy = tuple[bool, int, str]
+"""Whether it is left from earlier, its negative offset, and its member: the best one is least."""
+COPIES_MAX = 16
+"""Copies of a task's state that are looked at, beyond those that there are to be."""
 
 
 class Assignee(NamedTuple):
@@ -122,21 +127,18 @@ class _Assignment:
         self._process: dict[str, _Process] = {}
         self._active: dict[TaskId, str] = {}
         """The member that has been active for a task."""
-        copies: dict[TaskId, list[tuple[bool, int, str]]] = {}
+        self._copies: dict[TaskId, list[_Copy]] = {}
+        """The best copies of each task's state, the very best one first."""
         for name, member in spec.members.items():
             process = self._process.setdefault(member.process_id, _Process(len(self._process)))
             process.counts[name] = 0
-            self._look_at(name, member, copies)
-        self._copies = {task: [one for *_, one in sorted(some)] for task, some in copies.items()}
-        """Members that have a copy of a task's state, the best ones first."""
+            self._look_at(name, member)
         total = sum(spec.tasks.values())
         copied = sum(spec.tasks[one] for one in spec.stateful) * spec.standbys
         self._for_active = _Quota(total, len(spec.members))
         self._for_all = _Quota(total + copied, len(spec.members))
 
-    def _look_at(
-        self, name: str, member: Assignee, copies: dict[TaskId, list[tuple[bool, int, str]]]
-    ) -> None:
+    def _look_at(self, name: str, member: Assignee) -> None:
         """A copy that it keeps goes before one that is left from earlier."""
         kept: set[TaskId] = set()
         for (role, subtopology), numbers in member.assigned.items():
@@ -146,11 +148,22 @@ class _Assignment:
                     self._active[task] = name
                 elif role is Role.STANDBY:
                     kept.add(task)
-                    offset = member.offsets.get(task, 0)
-                    copies.setdefault(task, []).append((False, -offset, name))
+                    self._note_copy(task, (False, -member.offsets.get(task, 0), name))
         for task, offset in member.offsets.items():
-            if task not in kept:
-                copies.setdefault(task, []).append((True, -offset, name))
+            if task not in kept and 0 <= task[1] < self._spec.tasks.get(task[0], 0):
+                self._note_copy(task, (True, -offset, name))
+
+    def _note_copy(self, task: TaskId, copy: _Copy) -> None:
+        """Any number of members may report a copy: the work for a task must not grow with it."""
+        best = self._copies.setdefault(task, [])
+        if len(best) < COPIES_MAX + self._spec.standbys:
+            insort(best, copy)
+        elif copy < best[-1]:
+            best.pop()
+            insort(best, copy)
+
+    def _copiers(self, task: TaskId) -> list[str]:
+        return [name for *_, name in self._copies.get(task, ())]
 
     def _process_of(self, member_id: str) -> _Process:
         return self._process[self._spec.members[member_id].process_id]
@@ -189,9 +202,8 @@ class _Assignment:
         every.sort(key=lambda task: (task[1], task[0]))
         left = [task for task in every if not self._stays(task, self._active.get(task))]
         left = [
-            task for task in left
-            if not self._stays(task, self._least_loaded(self._copies.get(task, [])))
-        ]  # fmt: skip
+            task for task in left if not self._stays(task, self._least_loaded(self._copiers(task)))
+        ]
         queue = self._by_load()
         for task in sorted(left):
             *_, process = queue[0]
@@ -243,7 +255,7 @@ class _Assignment:
             and self._count(before) < self._for_all.each
         ):
             return before
-        found = self._least_loaded(self._copies.get(task, []), task)
+        found = self._least_loaded(self._copiers(task), task)
         return found if found is not None and self._count(found) < self._for_all.each else None
 
 

@@ -13,6 +13,7 @@ import pytest
 from kafkalog.coordinator.consumer_groups.reconcile import MustRejoin
 from kafkalog.coordinator.consumer_groups.refusal import Refusal
 from kafkalog.coordinator.consumer_groups.topics import NO_TOPICS, Topic
+from kafkalog.coordinator.streams_groups import assignor
 from kafkalog.coordinator.streams_groups.assignor import Assignee, TaskSpec, sticky
 from kafkalog.coordinator.streams_groups.configured import Configured, Status, configured
 from kafkalog.coordinator.streams_groups.member import (
@@ -36,6 +37,7 @@ from tests.unit.coordinator.streams_group_calls import internal, subtopology, to
 
 ACTIVE, STANDBY, WARMUP = Role
 A0, S0, W0 = (ACTIVE, "0"), (STANDBY, "0"), (WARMUP, "0")
+A1 = (ACTIVE, "1")
 
 
 # ---- sizes of topics -----------------------------------------------------------------------
@@ -337,6 +339,40 @@ def test_an_active_task_may_become_a_copy() -> None:
     members = {"a": {"has": has(a1=[0, 1, 2, 3])}, "b": {}}
     found = check(spec(members, 1, _1=4))
     assert found["a"][STANDBY, "1"] == found["b"][ACTIVE, "1"]
+
+
+def test_the_best_of_many_copies_gets_a_task() -> None:
+    """Some members keep a copy, which goes before all that are left from earlier."""
+    many = {f"m{n:02}": {"offsets": {("1", 0): 50 + n, ("1", 1): 50 - n}} for n in range(40)}
+    found = check(spec(many, 1, _1=2))
+    assert [name for name, parts in found.items() if A1 in parts] == ["m00", "m39"]
+    many["m20"] |= {"has": has(s1=[0])}
+    found = check(spec(many, 1, _1=2))
+    assert found["m20"][A1] == {0}
+    assert found["m39"][STANDBY, "1"] == {0}
+
+
+def test_the_work_for_a_task_does_not_grow_with_the_reports_about_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nor are reports of tasks kept that do not exist."""
+    looks: list[str] = []
+    real = assignor._Assignment._process_of
+
+    def noted(self: Any, name: str) -> Any:
+        looks.append(name)
+        return real(self, name)
+
+    monkeypatch.setattr(assignor._Assignment, "_process_of", noted)
+    counts = []
+    for members in 50, 200:
+        said = {("1", n): n for n in range(20)} | {("1", 20): 5, ("1", -1): 5, ("9", 0): 5}
+        made = spec({f"m{n}": {"offsets": said} for n in range(members)}, 2, _1=20)
+        assert assignor._Assignment(made)._copies.keys() == {("1", n) for n in range(20)}
+        looks.clear()
+        check(made)
+        counts.append(len(looks))
+    assert counts[1] < 1.5 * counts[0]
 
 
 # ---- one member's steps --------------------------------------------------------------------
