@@ -39,7 +39,7 @@ COMMANDS: dict[str, str] = {
     "share-groups": "show share groups and their lag; reset offsets; delete groups",
     "streams-groups": "show streams groups, their tasks; reset offsets; delete groups",
     "transactions": "list and describe transactions; find hanging ones and end them",
-    "configs": "show and change settings of topics, brokers, loggers and groups",
+    "configs": "show and change settings of topics, brokers and groups",
     "client-metrics": "show and change which metrics clients send to their brokers",
     "quotas": "show and change quotas of clients: bytes, time, connections",
     "users": "show users' SCRAM credentials; add, replace and delete them",

@@ -34,7 +34,7 @@ def imported(program: str) -> set[str]:
                        "kafkalog.server", "kafkalog.client", "kafkalog.wire.apis"}),
         (HELP, 10, 45, {"json", "datetime", "difflib", "shutil", "logging", "kafkalog._native",
                         "kafkalog.log.log", "kafkalog.config"}),
-        (BROKER, 395, 110, {"kafkalog.raft.messages", "kafkalog.raft.codec", "kafkalog.quorum",
+        (BROKER, 440, 110, {"kafkalog.raft.messages", "kafkalog.raft.codec", "kafkalog.quorum",
                             "kafkalog.cluster", "kafkalog.zookeeper", "kafkalog.mirror", "kazoo",
                             "kafkalog.replication.fetcher", "kafkalog.server.replica_manager",
                             "kafkalog.server.controller_apis.quorum_broker", "kafkalog.store",
