@@ -56,12 +56,15 @@ class Asked:
 def text_of(
     given: Mapping[str, Any], name: str, default: str | None = None, most: int = NAME_CHARS_MAX
 ) -> str:
-    """A text of a request.  Raises: Refused: it is missing (and has no default), or too long."""
+    """A text of a request.  Raises: Refused: it is missing (and has no default), too long,
+    or has half a character (a lone surrogate, which JSON allows)."""
     found = given.get(name, default)
     if not isinstance(found, str):
         raise Refused(400, f"{name}: wanted a text")
     if len(found) > most:
         raise Refused(400, f"{name}: found {len(found)} characters, wanted up to {most}")
+    if any("\ud800" <= one <= "\udfff" for one in found):
+        raise Refused(400, f"{name}: found a lone surrogate, wanted whole characters")
     return found
 
 

@@ -34,7 +34,8 @@ def groups(person: Person, asked: Asked) -> dict[str, Any]:
         if part in one.group.lower() and kind in ("", one.kind.lower())
     ]  # fmt: skip
     shown, where = page(asked, found)
-    sampled = {} if person.view is None else {one.name: one for one in person.view.groups}
+    view = person.view  # another thread may forget it
+    sampled = {} if view is None else {one.name: one for one in view.groups}
     return {
         **where,
         "groups": [

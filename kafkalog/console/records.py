@@ -105,10 +105,11 @@ def read_records(person: Person, asked: Asked) -> dict[str, Any]:
     kind = asked.one_of("from", FROM, "last")
     count = asked.whole("count", COUNT, 1, COUNT_MAX)
     wish = _Wish(_bytes(asked, "key"), _bytes(asked, "text"), count)
-    starts, ends = offsets(person, tps)
+    committed = asked.flag("committed")
+    starts, ends = offsets(person, tps, committed)
     depth = SCANNED_MAX // len(tps) if wish.filters else count
     begin = _begin(person, asked, kind, [tp for tp in tps if tp in ends], starts, ends, depth)
-    with person.reader(asked.flag("committed")) as reader:
+    with person.reader(committed) as reader:
         found = _search(reader, begin, ends, wish, whole=kind == "last")
     records = found.records
     if kind == "last":

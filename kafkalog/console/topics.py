@@ -91,20 +91,25 @@ def measures(person: Person, asked: Asked) -> dict[str, Any]:
     for tp, replicas in sizes(person, tps).items():
         row = found[tp.topic]
         row["bytes"] = row.get("bytes", 0) + sum(replicas.values())
-    for one in () if person.view is None else person.view.topics:
+    view = person.view  # another thread may forget it
+    for one in () if view is None else view.topics:
         if one.name in found and one.records_per_s is not None:
             found[one.name]["per_s"] = one.records_per_s
     return found
 
 
 def offsets(
-    person: Person, tps: list[TopicPartition]
+    person: Person, tps: list[TopicPartition], committed: bool = False
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Where partitions begin, and their high watermarks; without those that cannot be asked."""
+    """Where partitions begin, and their high watermarks, or their last stable offsets if only ended
+    transactions count; without those that cannot be asked."""
     if not tps:
         return {}, {}
     first = person.admin.list_offsets(dict.fromkeys(tps, "earliest")).done
-    last = person.admin.list_offsets(dict.fromkeys(tps, "latest")).done
+    last = person.admin.list_offsets(
+        dict.fromkeys(tps, "latest"),
+        isolation="read_committed" if committed else "read_uncommitted",
+    ).done
     return ({tp: one.offset for tp, one in first.items()},
             {tp: one.offset for tp, one in last.items()})  # fmt: skip
 

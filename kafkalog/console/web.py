@@ -7,6 +7,7 @@ import ipaddress
 import json
 import secrets
 import time
+import unicodedata
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -266,6 +267,8 @@ class Web:
         for name, value, most in (("user", user, NAME_MAX), ("password", password, PASSWORD_MAX)):
             if not isinstance(value, str) or not 0 < len(value) <= most:
                 raise Refused(400, f"{name}: wanted 1 to {most} characters")
+            if any(unicodedata.category(one) in ("Cc", "Cs") for one in value):
+                raise Refused(400, f"{name}: found a control character, wanted none")
         wait_s = self._attempts.wait_s(address, user, time.monotonic())
         if wait_s:
             raise Refused(429, f"too many failed logins; try again in {wait_s:.0f} s")

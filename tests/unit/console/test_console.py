@@ -205,6 +205,21 @@ def test_records_that_follow(browser: Browser, broker: kafkalog.Broker) -> None:
     assert numbers(then) == [1] and then["next"] == {"0": 0, "1": 1}
 
 
+def test_an_open_transaction_is_the_end_for_those_who_read_committed(
+    browser: Browser, broker: kafkalog.Broker
+) -> None:
+    with kafkalog.Admin(broker) as admin:
+        admin.create_topic("pending", 1)
+    with kafkalog.Producer(broker, transactional_id="pending") as producer:
+        producer.begin_transaction()
+        producer.send("pending", b"not yet")
+        producer.flush()
+        found = browser.get("records", topic="pending", committed=1)
+        assert (found["records"], found["end"], found["ends"]) == ([], True, {"0": 0})
+        assert len(browser.get("records", topic="pending")["records"]) == 1
+        producer.abort_transaction()
+
+
 def test_an_answer_with_records_is_bounded(browser: Browser, broker: kafkalog.Broker) -> None:
     """JSON needs six bytes for some; the next request goes on where the list ended."""
     with kafkalog.Admin(broker) as admin:
@@ -410,6 +425,11 @@ def test_bodies_that_are_no_object_are_refused(writer: Browser, body: bytes) -> 
         "/api/produce", "POST", body, Content_Type="application/json", X_CSRF_Token=writer.csrf
     )
     assert answer.status == 400
+
+
+def test_halves_of_characters_are_refused(writer: Browser) -> None:
+    for fields in ({"value": "\ud800"}, {"key": "\udfff", "value": ""}):
+        assert writer.post("produce", topic="orders", **fields).status == 400
 
 
 def test_requests_are_bounded(url: str) -> None:

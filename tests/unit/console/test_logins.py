@@ -127,6 +127,7 @@ def test_wrong_passwords_are_refused_and_counted(place: Place) -> None:
 @pytest.mark.parametrize("fields", [
     {}, {"user": "alice"}, {"user": "", "password": "x"}, {"user": 1, "password": "x"},
     {"user": "a" * 257, "password": "x"}, {"user": "a", "password": "x" * 1_025},
+    {"user": "\ud800", "password": "x"}, {"user": "a", "password": "x\ny"},
 ])  # fmt: skip
 def test_odd_logins_are_refused(url: str, fields: dict[str, object]) -> None:
     assert Browser(url).post("login", **fields).status == 400
