@@ -197,20 +197,32 @@ class Sampler:
         self._problems.pop(POSITIONS, None)
         if infos.errors:
             self._failed(MEMBERS, infos.errors.values())
-        return {name: self._group(listed[name], infos) for name in names}
+        silent: dict[int, errors.Timeout] = {}
+        return {name: self._group(listed[name], infos, silent) for name in names}
 
-    def _group(self, listing: GroupListing, infos: Results[str, GroupInfo]) -> GroupSample:
+    def _group(
+        self,
+        listing: GroupListing,
+        infos: Results[str, GroupInfo],
+        silent: dict[int, errors.Timeout],
+    ) -> GroupSample:
+        """`silent`: coordinators that did not answer in this round, and are not asked again."""
         name = listing.group
         info, problem = infos.done.get(name), infos.errors.get(name)
         if problem is not None:
             return GroupSample(listing, None, None, str(problem))
         if info is not None and info.state == "Dead" != listing.state:
             info = None  # of a type that this client cannot describe
+        node = -1 if info is None else info.coordinator
+        if node in silent:
+            return GroupSample(listing, info, None, str(silent[node]))
         try:
             return GroupSample(listing, info, self._positions(listing))
         except (errors.Closed, errors.ForkedHandle):
             raise
         except errors.KafkalogError as failed:
+            if isinstance(failed, errors.Timeout):
+                silent[node] = failed
             self._problems.setdefault(POSITIONS, str(failed))
             return GroupSample(listing, info, None, str(failed))
 

@@ -171,6 +171,28 @@ def test_a_dead_node_delays_nothing_else(tmp_path: Path) -> None:
             assert set(found.topics) == {"orders"}  # as it was last
 
 
+def test_a_silent_coordinator_delays_a_round_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TestBroker(tmp_path / "b") as broker, Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic("t", 1)
+        for number in range(4):
+            admin.alter_group_offsets(f"g{number}", {("t", 0): 0}).check()
+        asked: list[str] = []
+
+        def silent(group: str, **_: object) -> None:
+            asked.append(group)
+            raise errors.Timeout("no answer")
+
+        monkeypatch.setattr(admin, "list_group_offsets", silent)
+        sampler = Sampler(admin)
+        for rounds in (1, 2):
+            found = sampler.sample()
+            assert len(asked) == rounds
+            assert {one.problem for one in found.groups.values()} == {"no answer"}
+            assert found.problems[parts.POSITIONS] == "no answer"
+
+
 def test_a_round_asks_for_as_much_as_its_budget_allows() -> None:
     """A large cluster is asked in turn, and for the visible topics in each round."""
     with Peer() as peer:
