@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import ssl
@@ -34,6 +35,9 @@ HEAD_BYTES_MAX = 16_384
 QUIET_S, ANSWER_S = 10.0, 30.0
 """How long a client may take to ask, and to read an answer, to which comes up to a QUIET_S more."""
 ENDING_S = 2
+
+_SILENT = logging.Logger("uvicorn", logging.CRITICAL + 1)
+"""uvicorn's lines of a connection: its clients cause them, and `Web` logs what fails."""
 
 _open: weakref.WeakSet[ConsoleServer] = weakref.WeakSet()
 
@@ -234,6 +238,10 @@ def _protocol(door: _Door) -> Any:
         _looks: asyncio.TimerHandle
         _last: Any = None  # what it waited for at the last look
         _since_s = 0.0
+
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            self.logger = _SILENT
 
         @property
         def waits_s(self) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import socket
 import ssl
@@ -513,6 +514,17 @@ def test_clients_that_read_nothing_leave_room_for_others(broker: kafkalog.Broker
         wait_for(lambda: paused(server) == server_module.CONNECTIONS_MAX, "all answers wait")
         for _ in range(3):
             assert Browser(server.url).ask("/health/live").body == b"ok"
+
+
+def test_clients_cause_no_lines_of_the_http_server(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "uvicorn.error")
+    at = Browser(url)._at
+    with socket.create_connection((at.hostname, at.port), LIMIT_S) as one:
+        one.sendall(b"no request\r\n\r\n")
+        assert one.recv(100).startswith(b"HTTP/1.1 400")
+    assert not caplog.records
 
 
 def test_head_has_no_body(url: str) -> None:
