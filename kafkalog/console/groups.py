@@ -19,7 +19,7 @@ LAGS_MAX = 5_000
 MEMBERS_MAX, ASSIGNED_MAX = 500, 5_000
 """Members of a group that are shown, and their partitions together."""
 CLIENT_CHARS_MAX = 500
-"""Of what a client says of itself."""
+"""The beginning of what a client says of itself."""
 OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
 """States of a transaction that has not ended."""
 KINDS = ("", "classic", "consumer", "share", "streams")

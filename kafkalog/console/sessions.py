@@ -112,7 +112,7 @@ class Passes:
         return f"{seed}.{self._mac('token', seed)}"
 
     def csrf(self, token: str) -> str | None:
-        """What the changes of a token's browser must repeat; None: it is not one of these."""
+        """The text that changes of a token's browser must repeat; None: it is not one of these."""
         seed, _, mac = token.partition(".")
         return self._mac("csrf", seed) if same(mac, self._mac("token", seed)) else None
 
