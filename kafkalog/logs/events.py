@@ -74,6 +74,7 @@ EVENTS: dict[str, tuple[Event, ...]] = {
         _of("console_change", "info", "console: %r: %s", "principal change"),
         _of("console_sample_failed", "error", "console: a sample failed"),
         _of("console_request_failed", "error", "console: a request failed"),
+        _of("console_sample_failed", "error", "console: a sample failed"),
         _of("console_login_failed", "warning", "console: a login as %r from %s failed",
             "principal peer"),
         _of("console_sample_missing", "debug", "console: no sample: %s", "problem"),
