@@ -395,7 +395,7 @@ def test_serve_reads_a_properties_file_and_names_ignored_settings(tmp_path: Path
     properties = tmp_path / "server.properties"
     properties.write_text(
         f"listeners=PLAINTEXT://127.0.0.1:0\nlog.dirs={path}\nnum.partitions=3\n"
-        "group.streams.assignors=/x\nnum.partitons=4\n"
+        "metric.reporters=x\nnum.partitons=4\n"
     )
     child = subprocess.Popen(
         [sys.executable, "-m", "kafkalog", "serve", "--config", str(properties)],
@@ -416,7 +416,7 @@ def test_serve_reads_a_properties_file_and_names_ignored_settings(tmp_path: Path
     assert "num.replicas: ignored: no setting has this name" in errors
     assert '"event": "broker_started"' in errors
     assert '"event": "process_ends", "message": "SIGTERM: the broker ends"' in errors
-    assert "group.streams.assignors: ignored: it is not supported yet" in errors
+    assert "metric.reporters: ignored: it is not supported yet" in errors
     assert "num.partitons: ignored: no setting has this name" in errors
 
 

@@ -75,9 +75,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafkalog.Broker
 def test_the_exporter_exports_exactly_the_table(served: kafkalog.Broker) -> None:
     found = {family.name: family for family in prometheus(page(served))}
     shown = {name.removesuffix("_total") if name.endswith("_total") else name for name in BY_NAME}
-    # It has no followers, and no client sends metrics.
+    # It has no followers and no share group, and no client sends metrics.
     assert found.keys() == shown - {
         "kafkalog_follower_lag_records", "kafkalog_client_value", "kafkalog_client_count",
+        "kafkalog_dead_letters", "kafka_server_sharepartitionmetrics_acquisitionlocktimeout",
+        "kafka_server_sharepartitionmetrics_inflightmessagecount",
+        "kafka_server_sharepartitionmetrics_inflightbatchcount",
+        "kafka_server_sharegroupmetrics_deadletterqueuetotalproducerequests",
+        "kafka_server_sharegroupmetrics_deadletterqueuefailedproducerequests",
     }  # fmt: skip
     for one in METRICS:
         family = found.get(one.name.removesuffix("_total"))

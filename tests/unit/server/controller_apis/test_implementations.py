@@ -11,12 +11,12 @@ from kafkalog.errors import UnsupportedVersion
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.server.controller_apis import single_node
 from kafkalog.server.controller_apis.protection import PROTECTION
-from kafkalog.server.handlers import ROUTES, acls, controller
+from kafkalog.server.handlers import ROUTES, acls, controller, loggers
 from kafkalog.testing.standin import StandIn
 
 
 def test_a_single_node_carries_out_all_that_clients_ask_of_the_controller() -> None:
-    passing_on = (controller.to_controller, acls.alter_acls)
+    passing_on = (controller.to_controller, acls.alter_acls, loggers.incremental_alter_configs)
     routed = {key for key, route in ROUTES.items() if route.handler in passing_on}
     assert {*single_node._HANDLERS, *PROTECTION, *single_node.SETTINGS_REQUESTS} == routed
 
