@@ -24,7 +24,7 @@ def refusal(*arguments: str | Path, cwd: Path, **environment: str) -> str:
     return done.stderr.strip().splitlines()[-1]
 
 
-def test_a_build_without_a_compiler_names_what_is_missing(tmp_path: Path) -> None:
+def test_a_build_without_a_compiler_names_it(tmp_path: Path) -> None:
     folders = ("--build-temp", tmp_path / "temp", "--build-lib", tmp_path / "lib")
     line = refusal(
         "setup.py", "--quiet", "build_ext", *folders, cwd=ROOT, CC="no-such-compiler -O2"

@@ -69,7 +69,7 @@ class Schedule:
         self._uniform = uniform
         self._asked: Asked | None = None
         self._interval_s = USUAL_S
-        """Of the last answer: it also holds while no broker answers."""
+        """The last answer's: it also holds while no broker answers."""
 
     def next(self) -> Ask | Push:
         """The request that is due at `due_s`."""

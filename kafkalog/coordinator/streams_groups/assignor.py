@@ -22,7 +22,7 @@ TaskId = tuple[str, int]
 """A subtopology and a partition."""
 Found = dict[str, dict[TasksOf, set[int]]]
 _Copy = tuple[bool, int, str]
-"""Whether it is left from earlier, its negative offset, and its member: the best one is least."""
+"""False if it is in use, its negative offset, and its member: the best one is least."""
 COPIES_MAX = 16
 """Copies of a task's state that are looked at, beyond those that there are to be."""
 

@@ -96,7 +96,7 @@ def test_the_weight_of_a_group_that_became_a_classic_one_is_given_back(desk: Str
 
 
 def codes(reply: Any) -> list[int]:
-    """What the members are told beyond their tasks."""
+    """The statuses that the members are told."""
     return [one.status_code for one in reply.status]
 
 

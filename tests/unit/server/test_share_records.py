@@ -16,10 +16,7 @@ from kafkalog.server.broker import Broker, node_of
 from kafkalog.server.shares import shares_of
 from kafkalog.shares import reading
 from kafkalog.shares.leader import WAIT_MAX_MS
-from kafkalog.shares.partition import Limits, Refused, SharePartition
-from kafkalog.shares.requests import Led
-from kafkalog.shares.sessions import Where
-from kafkalog.shares.turns import looked_up
+from kafkalog.shares.partition import Limits, SharePartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
@@ -589,18 +586,6 @@ def test_a_deleted_topic_ends_requests_that_wait(
     other.raw.call(apis.DELETE_TOPICS, 5, topic_names=["t"], timeout_ms=10_000)
     assert set(codes(member.fetched()).values()) <= {
         ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID}  # fmt: skip
-
-
-def test_a_log_that_was_closed_is_not_led(raw: Raw, member: ShareMember, broker: Broker) -> None:
-    fill(raw, 1)
-    led = Led("t", 0, node_of(broker).partitions.existing_log("t", 0))
-    raw.call(apis.DELETE_TOPICS, 5, topic_names=["t"], timeout_ms=10_000)
-
-    def is_refused() -> bool:
-        found = looked_up(lambda _: led, Where(UUID(int=1), 0))
-        return isinstance(found, Refused) and found.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-    wait_for(is_refused, "the end of the log")
 
 
 def test_a_broker_that_stops_answers(raw: Raw, member: ShareMember, broker: Broker) -> None:

@@ -86,7 +86,7 @@ def test_a_group_without_state_reads_the_log_without_the_lock(error):
         assert entry.refused.code is ErrorCode.UNKNOWN_SERVER_ERROR and entries.get(key) is None
 
 
-def test_figures_do_not_walk_what_is_in_flight(monkeypatch):
+def test_figures_do_not_walk_records_in_flight(monkeypatch):
     """All share fetches wait for them."""
     owner = Owner()
     entries, key, found = Entries(MemoryPersister(), owner), EntryKey("g", Where(TOPIC, 0)), []

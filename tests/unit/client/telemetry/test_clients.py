@@ -260,7 +260,7 @@ def test_a_broker_that_is_silent_about_metrics_holds_up_nothing(broker: TestBrok
 
 
 @pytest.mark.parametrize("error", ["THROTTLING_QUOTA_EXCEEDED", "UNKNOWN_SUBSCRIPTION_ID"])
-def test_what_was_refused_is_sent_again(broker: TestBroker, error: str) -> None:
+def test_refused_metrics_are_sent_again(broker: TestBroker, error: str) -> None:
     """Each increase is counted once."""
     subscribe(broker)
     refused = broker.fail("PushTelemetry", error, times=3)
@@ -282,7 +282,7 @@ def test_refused_clients_go_on(broker: TestBroker, error: str) -> None:
 
 
 def counts(broker: TestBroker) -> tuple[float | None, float | None]:
-    """What a producer p and a consumer c say that they have sent and read."""
+    """The records that a producer p and a consumer c say that they have sent and read."""
     sent = values(broker, "p").get(f"{PREFIX}producer.record.send.total")
     return sent, values(broker, "c").get(f"{PREFIX}consumer.fetch.manager.records.consumed.total")
 
