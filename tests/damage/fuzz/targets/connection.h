@@ -4,7 +4,6 @@
  *
  * Threads, listening sockets and the fast path are simulated here.  FUZZ_LOGIN, set by the target:
  * the client must authenticate first. */
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -224,7 +223,7 @@ static void step(kl_conn *conn, int peer, kl_span *stream) {
         ssize_t sent = send(peer, piece.data, piece.bytes, MSG_NOSIGNAL);
         WANT(sent == (ssize_t)piece.bytes || !kl_conn_is_open(the_conn));
     }
-    kl_conn_events(conn, EPOLLIN);
+    kl_conn_events(conn, KL_POLL_IN);
     if (choice & 16) take_one();
     if (choice & 32) end_one(false);
     if (choice & 64 && parked_count) kl_request_wake(parked[choice % parked_count]);
@@ -281,7 +280,7 @@ static void begin(void) {
     net.up.control_listener = -1;
     WANT(kl_peers_init(&net.peers) == KL_OK && kl_post_init(&thread.post) == KL_OK);
     thread.net = &net;
-    thread.epoll_fd = -1;
+    thread.poller = KL_POLLER_NONE;
     thread.held_max = SIZE_MAX;
     kl_link *const rings[] = {&thread.conns,   &thread.idle,         &thread.partial,
                               &thread.ready,   &thread.dirty,        &thread.stalled,
@@ -356,7 +355,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
         step(conn, pair[1], &stream);
     bool all_sent = stream.bytes == 0;
     for (int i = 0; i < 4 && kl_conn_is_open(the_conn); i++) {
-        kl_conn_events(conn, EPOLLIN);
+        kl_conn_events(conn, KL_POLL_IN);
         finish(conn);
     }
     if (!FUZZ_LOGIN) check(conn, count, wanted, all_sent, garbage, pair[1]);

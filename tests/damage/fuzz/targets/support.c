@@ -99,9 +99,8 @@ static int at_fstat(int fd, struct stat *out) { return fails() ? -1 : fstat(fd, 
 static int at_fstatat(int dir_fd, const char *name, struct stat *out, int flags) {
     return fails() ? -1 : fstatat(dir_fd, name, out, flags);
 }
-static int at_statx(int dir_fd, const char *name, int flags, unsigned mask,
-                    struct statx *out) {
-    return fails() ? -1 : statx(dir_fd, name, flags, mask, out);
+static int at_facts(int fd, kl_facts *out) {
+    return fails() ? -1 : kl_system_facts(fd, out);
 }
 static int at_renameat(int from_fd, const char *from, int to_fd, const char *to) {
     return fails() ? -1 : renameat(from_fd, from, to_fd, to);
@@ -162,7 +161,7 @@ static const kl_io_table table = {
     .fallocate = at_fallocate,
     .fstat = at_fstat,
     .fstatat = at_fstatat,
-    .statx = at_statx,
+    .facts = at_facts,
     .renameat = at_renameat,
     .unlinkat = at_unlinkat,
     .mkdirat = at_mkdirat,
