@@ -33,8 +33,8 @@ class _Kind:
         self.began_s = -WINDOW_S
         self.lines = 0
         self.left_out = 0
-        self.level = logging.INFO
-        """That of the last line that was left out."""
+        self.level = logging.WARNING
+        """That of its last line."""
 
 
 class _Limit(logging.Filter):
@@ -68,11 +68,11 @@ class _Limit(logging.Filter):
             kind = self._kind(key, event.name or text)
             if now_s - kind.began_s >= WINDOW_S:
                 kind.began_s, kind.lines = now_s, 0
+            kind.level = record.levelno
             if kind.lines < LINES_MAX:
                 kind.lines += 1
                 return True
             kind.left_out += 1
-            kind.level = record.levelno
             self._owed[key] = kind
             return False
 

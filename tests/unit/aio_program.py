@@ -115,11 +115,12 @@ async def produce() -> None:
         await producer.abort_transaction()
         await producer.check()
         sent: dict[str, float] = await producer.metrics()
+        instance: UUID = await producer.client_instance_id(timeout_ms=5)
         count: int = await producer.partitions("t")
         number: int = producer.producer_id
         doubt: bool = producer.in_doubt
         await producer.close(timeout_ms=1_000)
-    print(sent, done.offset, many.result(), count, number, doubt)
+    print(sent, instance, done.offset, many.result(), count, number, doubt)
     await producer.send("t")  # type: ignore[call-arg]
     await producer.send("t", 1)  # type: ignore[arg-type]
     aio.Producer("h:1", linger=5)  # type: ignore[call-arg]

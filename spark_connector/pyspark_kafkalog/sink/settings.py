@@ -30,7 +30,6 @@ NEEDLESS = {
 IGNORED = (
     "auto.include.jmx.reporter",
     "client.dns.lookup",
-    "enable.metrics.push",
     "metric.reporters",
     "metrics.num.samples",
     "metrics.recording.level",

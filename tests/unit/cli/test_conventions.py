@@ -29,6 +29,7 @@ OTHERWISE = {
     "test-broker": "--print json",
     "completion": "prints a script",
     "man": "prints a page",
+    "console": "serves pages",
 }
 """Commands without --json, and why."""
 

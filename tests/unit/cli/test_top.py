@@ -47,7 +47,8 @@ def test_without_a_terminal_it_prints_once(kafkalog: Command, servers: str, busy
     assert heads[0].startswith("cluster ") and "nodes 1 of 1 up" in heads[0]
     assert {"nodes", "topics", "groups"} <= set(heads)
     (row,) = (line.split() for line in heads if line.startswith(f"{busy} ") and "Empty" in line)
-    assert row[1:7] == ["classic", "Empty", "0", "1", "2", "0"]
+    assert row[1:6] == ["classic", "Empty", "0", "1", "2"]
+    assert row[6] in ("0", "-")  # among many groups it may be in one of the two looks only
 
 
 def test_json_has_an_object_for_each_thing(kafkalog: Command, servers: str, busy: str) -> None:
@@ -55,7 +56,7 @@ def test_json_has_an_object_for_each_thing(kafkalog: Command, servers: str, busy
     rows = kafkalog(*words).rows()
     assert rows[0]["kind"] == "cluster" and rows[0]["topics"] >= 1
     found = {(row["kind"], row.get("name")): row for row in rows}
-    assert found["topic", busy]["records_per_s"] == 0
+    assert found["topic", busy]["records_per_s"] in (0, None)  # as above
     assert (found["group", busy]["lag"], found["group", busy]["type"]) == (2, "classic")
     assert (found["group", f"{busy}-s"]["lag"], found["group", f"{busy}-s"]["type"]) == (1, "share")
     only = kafkalog(*words, "--pane", "groups").rows()

@@ -218,22 +218,15 @@ def test_an_unsupported_feature_is_refused_by_name(manager: Manager, name: str, 
         copied.append(first() + batch(1, LEVEL) + batch(2, record), 3, EPOCH)
 
 
-def test_features_of_new_kinds_of_groups_are_warned_of(
-    manager: Manager, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("name", "level"), [("share.version", 2), ("streams.version", 1)])
+def test_newer_groups_are_served(
+    manager: Manager, caplog: pytest.LogCaptureFixture, name: str, level: int
 ) -> None:
     copied = opened(manager)
-    levels = [("streams.version", 1)]
-    records = [("FeatureLevelRecord", {"name": n, "feature_level": level}) for n, level in levels]
-    copied.append(first() + batch(1, LEVEL, *records), 4, EPOCH)
-    assert "share.version is 2" in caplog.text
-    assert "streams.version" not in caplog.text
-
-
-def test_share_groups_are_served(manager: Manager, caplog: pytest.LogCaptureFixture) -> None:
-    copied = opened(manager)
-    record = "FeatureLevelRecord", {"name": "share.version", "feature_level": 2}
+    record = "FeatureLevelRecord", {"name": name, "feature_level": level}
     copied.append(first() + batch(1, LEVEL, record), 3, EPOCH)
-    assert "share.version" not in caplog.text
+    assert copied.image.features[name] == level
+    assert name not in caplog.text
 
 
 def test_snapshots_are_taken_here_too(tmp_path: Path) -> None:
