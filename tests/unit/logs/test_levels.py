@@ -68,5 +68,6 @@ def test_changes_are_followed_as_long_as_somebody_lives() -> None:
     gc.collect()
     set_level(ROOT, "INFO")
     assert Follower.calls == 1
-    levels.follow(Follower().changed)
-    assert len(levels._followers) <= 2
+    for _ in range(3):
+        levels.follow(Follower().changed)
+    assert [one() for one in levels._followers].count(None) <= 1

@@ -95,6 +95,12 @@ def test_a_replica_that_joins_during_a_stop_has_everything(kafkalog_cluster: Tes
     cluster.wait_until(lambda: cluster.in_sync("t") == [leader], "it is alone")
     replicas = node_of(cluster.nodes[leader].broker).partitions
     assert isinstance(replicas, ReplicaManager)
+
+    def knows_it() -> bool:
+        isr = replicas.led.isr(tp)
+        return isr is not None and len(isr.maximal) == 1
+
+    cluster.wait_until(knows_it, "the leader knows that it is alone")
     assert replicas.hand_over(0) == []
     with Raw(cluster.nodes[leader].bootstrap_servers) as raw:
         assert raw.produce("t", b"alone", acks=1).error_code == ErrorCode.NONE
