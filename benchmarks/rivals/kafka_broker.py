@@ -93,7 +93,7 @@ class Broker(apache.Broker):
             self.__exit__()
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
-                self._command("kafka.Kafka", str(self._properties)),
+                self._command("kafka.Kafka", str(self.properties)),
                 stdout=output, stderr=subprocess.STDOUT, cwd=self._home,
             )  # fmt: skip
         return self
