@@ -61,13 +61,7 @@ class Member(PollingMember):
         self.seen.append((message.topic(), message.partition(), message.offset()))
 
     def commit(self) -> object:
-        try:
-            return self._consumer.commit(asynchronous=False)
-        except ck.KafkaException as problem:
-            # It has read nothing since its partitions came: others had read them.
-            if problem.args[0].code() == ck.KafkaError._NO_OFFSET:
-                return None
-            raise
+        return self._consumer.commit(asynchronous=False)
 
     def close(self) -> None:
         self._consumer.close()
