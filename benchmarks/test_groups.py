@@ -69,7 +69,7 @@ def test_members_join(measure_together: Any, running: dict[str, Served]) -> None
 
     work = f"{MEMBERS} members join a group (KIP-848) and are assigned a partition each"
     parts = [
-        Part("group-members", work, "s", [Want(OURS, than=KAFKA)]),
+        Part("group-members", work, "s", [Want(OURS, than=KAFKA, factor=2)]),
         Part("group-members-cpu", f"{work}: the broker's CPU time", "s", [Want(OURS, than=KAFKA)]),
     ]
     sides = {name: side(broker) for name, broker in running.items()}
@@ -175,7 +175,7 @@ def test_share_group(measure_together: Any, running: dict[str, Served]) -> None:
     parts = [
         Part("group-share", work, "/s", [Want(OURS, than=KAFKA, factor=2)]),
         Part("group-share-p99", f"{work}: from their arrival to the acknowledgement's, p99", "s",
-             [Want(OURS, than=KAFKA)]),
+             [Want(OURS, than=KAFKA, factor=2)]),
         Part("group-share-cpu", f"{work}: the broker's CPU time for a record", "s",
              [Want(OURS, than=KAFKA)]),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The console as an ASGI application: who may ask, how much, and with which headers it answers."""
+"""The console as an ASGI application: rights, limits, and the headers of its answers."""
 
 from __future__ import annotations
 

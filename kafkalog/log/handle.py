@@ -301,7 +301,8 @@ def states(handles: Sequence[Handle]) -> tuple[Any, Any]:
     """As Handle.state, for many at the same time: each call of C lets other threads run first, and
     a thousand calls wait for them a thousand times.
 
-    Returns a kl_log_state[], and a kl_status[] with the outcome of each.
+    Returns a kl_log_state[], and a kl_status[] with the outcome of each.  A row of an array lives
+    as long as the array: keep that.
     """
     found = ffi.new("kl_log_state[]", len(handles))
     statuses = ffi.new("kl_status[]", len(handles))

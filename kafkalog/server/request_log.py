@@ -1,4 +1,4 @@
-"""The log of requests: who asked for what, and how long each phase took.
+"""The log of requests: API, principal, and the time of each phase.
 
 As Kafka's: the logger `kafka.request.logger` writes every request at DEBUG, and is at WARN by
 default.  At WARN it writes those slower than kafkalog.slow.request.ms.  C keeps requests for the

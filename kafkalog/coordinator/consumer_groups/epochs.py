@@ -7,17 +7,17 @@ Source: KIP-848, Kafka's GroupMetadataManager.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from kafkalog.coordinator.consumer_groups.changes import GroupChanges
-from kafkalog.coordinator.consumer_groups.member import Member
+from kafkalog.coordinator.consumer_groups.member import JOINING, Member
 from kafkalog.coordinator.consumer_groups.refusal import Refusal
 from kafkalog.coordinator.consumer_groups.topics import Topics, group_hash
 from kafkalog.coordinator.step import Body
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
-    "FENCED", "TOPIC_BYTES", "Found", "Limits", "Now", "check_room", "given",
+    "FENCED", "TOPIC_BYTES", "Found", "Limits", "Now", "check_epoch", "check_room", "given",
     "heard_bytes", "invalid", "look_at_topics", "members_left", "new_assignment", "not_empty",
     "unknown_member",
 ]  # fmt: skip
@@ -65,6 +65,39 @@ def not_empty(value: str | None, field: str) -> None:
     """Check that a text of a request says something, if it is there.  Raises: Refusal."""
     if value is not None and not value.strip():
         raise invalid(f"{field} can't be empty.")
+
+
+class _Epochs(Protocol):
+    """A member, of a consumer group or a streams group."""
+
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def previous_epoch(self) -> int: ...
+    @property
+    def assigned(self) -> Mapping[Any, Mapping[int, Any]]: ...
+
+
+def check_epoch(
+    kind: str, member: _Epochs, epoch: int, owned: Mapping[Any, Collection[int]] | None
+) -> None:
+    """Check the epoch of a heartbeat.  A member that comes with its previous epoch, and says that
+    it has nothing beyond what it was given, may have missed the answer with this one.
+
+    kind: "consumer", say.  Raises: Refusal.
+    """
+    if epoch in (JOINING, member.epoch):
+        return
+    if epoch == member.previous_epoch < member.epoch and owned is not None:
+        has = member.assigned
+        if all(one in has and set(numbers) <= has[one].keys() for one, numbers in owned.items()):
+            return
+    which = "greater" if epoch > member.epoch else "smaller"
+    raise Refusal(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The {kind} group member has a {which} member epoch ({epoch}) than the one known by the "
+        f"group coordinator ({member.epoch}). {FENCED}",
+    )
 
 
 def unknown_member(changes: GroupChanges[Any], member_id: str) -> Refusal:

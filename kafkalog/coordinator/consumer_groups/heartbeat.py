@@ -18,6 +18,7 @@ from kafkalog.coordinator.consumer_groups.epochs import (
     Found,
     Limits,
     Now,
+    check_epoch,
     check_room,
     given,
     heard_bytes,
@@ -217,7 +218,7 @@ def _member(changes: Changes, said: Said, joins: bool) -> Member:
                 raise _unreleased(said, found)
             return static_member(changes, said.member_id, found)
         member = known_static(said.member_id, said.instance_id, found)
-    _check_epoch(member, said)
+    check_epoch("consumer", member, said.epoch, said.owned)
     return member
 
 
@@ -255,31 +256,6 @@ def static_member(changes: Changes, member_id: str, found: Member | None) -> Mem
     changes.target(member.member_id, target)
     changes.current(member)
     return member
-
-
-def _check_epoch(member: Member, said: Said) -> None:
-    """A member that comes with its previous epoch may have missed the answer with this one."""
-    if said.epoch in (JOINING, member.epoch):
-        return
-    lost = said.epoch == member.previous_epoch and _is_part(said, member)
-    if said.epoch < member.epoch and lost:
-        return
-    which = "greater" if said.epoch > member.epoch else "smaller"
-    raise Refusal(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The consumer group member has a {which} member epoch ({said.epoch}) than the one known "
-        f"by the group coordinator ({member.epoch}). {FENCED}",
-    )
-
-
-def _is_part(said: Said, member: Member) -> bool:
-    """True if it says that it has nothing beyond what it was given."""
-    if said.owned is None:
-        return False
-    return all(
-        topic in member.assigned and set(numbers) <= member.assigned[topic].keys()
-        for topic, numbers in said.owned.items()
-    )
 
 
 def _with_what_it_says(member: Member, said: Said) -> Member:

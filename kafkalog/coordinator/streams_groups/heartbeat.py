@@ -10,9 +10,9 @@ from functools import partial
 from typing import NamedTuple
 
 from kafkalog.coordinator.consumer_groups.epochs import (
-    FENCED,
     REFRESH_MS,
     Now,
+    check_epoch,
     check_room,
     new_assignment,
     unknown_member,
@@ -149,7 +149,7 @@ def _member(changes: StreamsChanges, said: Said) -> StreamsMember:
         if joins:
             return _static_member(changes, said, found)
         member = known_static(said.member_id, said.instance_id, found)
-    _check_epoch(member, said)
+    check_epoch("streams", member, said.epoch, said.owned)
     return member
 
 
@@ -172,31 +172,6 @@ def _static_member(
     changes.target(member.member_id, target)
     changes.current(member)
     return member
-
-
-def _check_epoch(member: StreamsMember, said: Said) -> None:
-    """A member that comes with its previous epoch may have missed the answer with this one."""
-    if said.epoch in (JOINING, member.epoch):
-        return
-    lost = said.epoch == member.previous_epoch and _is_part(said, member)
-    if said.epoch < member.epoch and lost:
-        return
-    which = "greater" if said.epoch > member.epoch else "smaller"
-    raise Refusal(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The streams group member has a {which} member epoch ({said.epoch}) than the one known "
-        f"by the group coordinator ({member.epoch}). {FENCED}",
-    )
-
-
-def _is_part(said: Said, member: StreamsMember) -> bool:
-    """True if it says that it has nothing beyond what it was given."""
-    if said.owned is None:
-        return False
-    return all(
-        key in member.assigned and set(numbers) <= member.assigned[key].keys()
-        for key, numbers in said.owned.items()
-    )
 
 
 def _missed(said: Said, member: StreamsMember) -> bool:

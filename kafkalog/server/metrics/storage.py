@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkalog.server.metrics.labels import Labels
     from kafkalog.types import TopicPartition
 
-__all__ = ["log_states", "read_partitions", "read_storage"]
+__all__ = ["LogStates", "log_states", "read_partitions", "read_storage"]
 
 _OF_PARTITIONS: tuple[tuple[str, Callable[[Any], int]], ...] = (
     ("kafka_log_log_size", lambda one: one.size_bytes),
@@ -32,13 +32,22 @@ _SUMMED = ("kafka_log_log_size", "kafka_log_log_numlogsegments")
 """Those whose sum over the partitions without a label is shown."""
 
 
-def log_states(manager: Manager) -> dict[TopicPartition, Any]:
+class LogStates(dict["TopicPartition", Any]):
+    """The kl_log_state of each open log, with the array that they are rows of."""
+
+    def __init__(self, rows: Mapping[TopicPartition, Any], array: object) -> None:
+        super().__init__(rows)
+        self._array = array
+
+
+def log_states(manager: Manager) -> LogStates:
     """The kl_log_state of each open log, read with one call of C."""
     handles = manager.handles()
     if not handles:
-        return {}
+        return LogStates({}, None)
     found, statuses = states(handles)
-    return {one.tp: found[at] for at, one in enumerate(handles) if statuses[at] == lib.KL_OK}
+    rows = {one.tp: found[at] for at, one in enumerate(handles) if statuses[at] == lib.KL_OK}
+    return LogStates(rows, found)
 
 
 def read_partitions(

@@ -24,7 +24,7 @@ from kafkalog.errors import InvalidSetting
 from kafkalog.types import TopicPartition
 from tests.support.certificates import Certificates, client_context
 from tests.support.console import Browser, console
-from tests.support.waiting import LIMIT_S
+from tests.support.waiting import LIMIT_S, wait_for
 
 MANY = 60
 """Topics, besides the one with records."""
@@ -257,6 +257,7 @@ def test_answers_that_wait_to_be_read_are_bounded(
     monkeypatch.setattr(web, "PIECE_BYTES", 1_000)
     with console(Place(lambda: broker.bootstrap_servers)) as server:
         assert Browser(server.url).ask("/static/app.css").status == 200
+        wait_for(lambda: server._web._unsent == 0, "the answer is sent")
         server._web._unsent = 99_000  # those of others
         assert Browser(server.url).ask("/static/app.css").status == 503
         server._web._unsent = 0

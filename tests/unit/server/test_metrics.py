@@ -19,6 +19,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
 import kafkalog
+from kafkalog._native import ffi
 from kafkalog.cli import serve
 from kafkalog.errors import Closed, InvalidSetting, MissingPackage
 from kafkalog.log.log import handle_of
@@ -32,6 +33,7 @@ from kafkalog.server.error_counts import ErrorCounts
 from kafkalog.server.led_partitions import LedPartitions
 from kafkalog.server.metrics import cluster, watch
 from kafkalog.server.metrics.labels import Labels
+from kafkalog.server.metrics.storage import log_states
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from tests.support.certificates import Certificates
@@ -91,6 +93,15 @@ def test_the_exporter_exports_exactly_the_table(served: kafkalog.Broker) -> None
         assert (family.type, family.documentation) == (one.kind.value, one.text)
         for sample in family.samples:
             assert sample.labels.keys() - {"le"} in (set(), {*one.labels}), sample
+
+
+def test_states_of_logs_keep_their_memory(served: kafkalog.Broker) -> None:
+    """Others' memory does not take the place of what was read."""
+    found = log_states(node_of(served).manager)
+    size = ffi.sizeof("kl_log_state") * len(found)
+    others = [ffi.new("uint8_t[]", b"\xff" * size) for _ in range(100)]
+    state = found[TopicPartition("orders", 0)]
+    assert (state.log_start_offset, state.log_end_offset) == (0, 4), len(others)
 
 
 def test_the_mapping_has_the_same_values(served: kafkalog.Broker) -> None:
