@@ -1,5 +1,7 @@
 """Use an installed wheel as a newcomer would; `python -I smoke.py WHEEL`."""
 
+import importlib
+import pkgutil
 import subprocess
 import sys
 import tempfile
@@ -7,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import kafkalog
+from kafkalog.errors import MissingPackage
 
 
 def main(wheel: Path) -> None:
@@ -33,7 +36,27 @@ def main(wheel: Path) -> None:
             assert sum(len(batch.numpy("offset")) for batch in log.scan()) == 5001
         command = Path(sys.executable).with_name("kafkalog")
         subprocess.run([command, "verify", path], check=True, stdout=subprocess.DEVNULL)
+    import_all()
     print(f"the wheel works: {wheel.name}, {wheel.stat().st_size / 1e3:.0f} kB")
+
+
+def import_all() -> None:
+    """Import every module, as a construct may be too new for this Python; packages that are not
+    installed may be missing."""
+    for module in pkgutil.walk_packages(kafkalog.__path__, "kafkalog.", onerror=_missing):
+        if not module.name.endswith("__main__"):
+            try:
+                importlib.import_module(module.name)
+            except ImportError:
+                _missing(module.name)
+
+
+def _missing(name: str) -> None:
+    """Accept a module whose import failed because another package is not installed."""
+    problem = sys.exc_info()[1]
+    absent = isinstance(problem, (MissingPackage, ModuleNotFoundError))
+    if not absent or (getattr(problem, "name", None) or "").startswith("kafkalog"):
+        raise AssertionError(f"{name} cannot be imported") from problem
 
 
 if __name__ == "__main__":

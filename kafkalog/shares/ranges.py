@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 __all__ = ["Range", "Ranges"]
 
 V = TypeVar("V")
 
 
-class Range(NamedTuple, Generic[V]):
-    """Offsets from `first` to `last`, both included, that have the same value."""
+@dataclass(slots=True)
+class Range(Generic[V]):
+    """Offsets from `first` to `last`, both included, that have the same value; never changed.
+
+    A NamedTuple is not generic before CPython 3.11, and a frozen dataclass is slow to make.
+    """
 
     first: int
     last: int
@@ -98,7 +103,8 @@ class Ranges(Generic[V]):
         if at and self._ranges[at - 1].last >= offset:
             at -= 1
             self.offsets -= offset - self._firsts[at]
-            self._ranges[at] = self._ranges[at]._replace(first=offset)
+            one = self._ranges[at]
+            self._ranges[at] = Range(offset, one.last, one.value)
             self._firsts[at] = offset
         self.offsets -= _size(self._ranges[:at])
         del self._ranges[:at], self._firsts[:at]
@@ -117,7 +123,7 @@ class Ranges(Generic[V]):
         joined: list[Range[V]] = []
         for one in parts:
             if joined and joined[-1].last + 1 == one.first and joined[-1].value == one.value:
-                joined[-1] = joined[-1]._replace(last=one.last)
+                joined[-1] = Range(joined[-1].first, one.last, one.value)
             else:
                 joined.append(one)
         self._ranges[begin:end] = joined
