@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .kafka_data import Expected
+from tests.support.kafka_data import Expected
 
 TIMESTAMP_TYPES = {0: "CreateTime", 1: "LogAppendTime"}
 
