@@ -29,6 +29,10 @@ __all__ = ["instrument", "observe", "process", "uninstrument"]
 
 LINKS_MAX = 128
 """Links of a span to the records of a poll; OpenTelemetry's own limit."""
+KEY_MAX = 256
+"""Characters of a record's key that a span shows."""
+HEADER_BYTES = 8_192
+"""A longer header carries no context: W3C's longest, baggage, has so many bytes."""
 _SYSTEM = {"messaging.system": "kafka"}
 _lock = threading.Lock()  # guards what follows
 _originals: list[tuple[type, str, Any]] = []
@@ -131,6 +135,14 @@ def _added(headers: Any, more: list[tuple[str, bytes]]) -> list[Any]:
     return [*(one for one in headers or () if one[0] not in names), *more]
 
 
+def _shown(key: str | bytes) -> str:
+    """A key as an attribute: a long one is cut."""
+    part = key[: KEY_MAX + 1]
+    if isinstance(part, bytes):
+        part = part.decode("utf-8", "backslashreplace")
+    return part if len(key) <= KEY_MAX else f"{part[:KEY_MAX]}..."
+
+
 def _sent(
     method: Callable[..., Any], producer: Any, topic: Any, value: Any, key: Any = None,
     **named: Any,
@@ -138,8 +150,7 @@ def _sent(
     given = named.pop("headers", ())
     more: dict[str, Any] = {}
     if isinstance(key, (str, bytes)):
-        shown = key if isinstance(key, str) else key.decode("utf-8", "backslashreplace")
-        more["messaging.kafka.message.key"] = shown
+        more["messaging.kafka.message.key"] = _shown(key)
     if value is None:
         more["messaging.kafka.message.tombstone"] = True
     span = _begin(producer, topic, "send", given, **more)
@@ -202,7 +213,7 @@ def _context(record: Record) -> Any:
     carrier = {
         name: value.decode("utf-8", "replace")
         for name, value in record.headers
-        if value is not None
+        if value is not None and len(value) <= HEADER_BYTES
     }
     return _api().propagate.extract(carrier)
 
@@ -263,7 +274,7 @@ def process(record: Record, consumer: Any = None) -> Iterator[Any]:
         "messaging.kafka.offset": record.offset,
     }  # fmt: skip
     if isinstance(record.key, bytes):
-        attributes["messaging.kafka.message.key"] = record.key.decode("utf-8", "backslashreplace")
+        attributes["messaging.kafka.message.key"] = _shown(record.key)
     if record.value is None:
         attributes["messaging.kafka.message.tombstone"] = True
     with _tracer.start_as_current_span(

@@ -126,6 +126,40 @@ def test_many_records_have_one_span(broker: TestBroker, spans: InMemorySpanExpor
     assert {link.context.span_id for link in links} == {one.context.span_id, other.context.span_id}
 
 
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        (b"k" * 256, "k" * 256),
+        (b"k" * 257, "k" * 256 + "..."),
+        (b"\xff" * 1_000_000, "\\xff" * 64 + "..."),
+    ],
+)
+def test_a_long_key_is_cut(
+    broker: TestBroker, spans: InMemorySpanExporter, key: bytes, shown: str
+) -> None:
+    """A span is not as large as the record."""
+    with Producer(broker.bootstrap_servers) as producer:
+        producer.send("t", b"v", key).result(LIMIT_S)
+    read(broker, 1)
+    send, process = finished(spans, "send t", "process t")
+    for one in (send, process):
+        assert one.attributes["messaging.kafka.message.key"] == shown
+
+
+@pytest.mark.parametrize(("size", "parents"), [(100, 1), (8_192, 0)])
+def test_a_header_that_is_too_long_is_no_context(
+    spans: InMemorySpanExporter, size: int, parents: int
+) -> None:
+    """Senders keep the limit of W3C's baggage; a later version of traceparent may have more
+    parts."""
+    text = f"01-{1:032x}-{1:016x}-01-{'x' * size}"
+    headers = (("traceparent", text.encode()),)
+    with opentelemetry.process(Record(0, 0, None, b"v", headers, "t", 0, 0, -1)):
+        pass
+    (found,) = finished(spans, "process t")
+    assert [one.span_id for one in [found.parent] if one is not None] == [1] * parents
+
+
 def test_tombstones_and_records_without_a_trace(
     broker: TestBroker, spans: InMemorySpanExporter
 ) -> None:
