@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import MissingPackage
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["families", "page", "required"]
 
 _TOTAL = "_total"
+_UNREADABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+"""Clients choose names of groups, and more.  Prometheus's reader takes a NUL for the end of the
+text, and surrogates have no UTF-8."""
 
 
 def required(wanted_for: str) -> Any:
@@ -46,13 +50,13 @@ def _family(metric: Metric, samples: Iterable[Sample]) -> Family:
         counts = core.CounterMetricFamily(metric.name.removesuffix(_TOTAL), text, labels=names)
         for labels, value in samples:
             assert not isinstance(value, Histogram)
-            counts.add_metric([*labels.values()], value)
+            counts.add_metric(_texts(labels), value)
         return counts
     if metric.kind is Kind.GAUGE:
         values = core.GaugeMetricFamily(metric.name, text, labels=names)
         for labels, value in samples:
             assert not isinstance(value, Histogram)
-            values.add_metric([*labels.values()], value)
+            values.add_metric(_texts(labels), value)
         return values
     histograms = core.HistogramMetricFamily(metric.name, text, labels=names)
     for labels, value in samples:
@@ -61,8 +65,13 @@ def _family(metric: Metric, samples: Iterable[Sample]) -> Family:
         for bound, more in zip((*map(str, value.bounds), "+Inf"), value.counts, strict=True):
             count += more
             buckets.append((bound, float(count)))
-        histograms.add_metric([*labels.values()], buckets, value.total)
+        histograms.add_metric(_texts(labels), buckets, value.total)
     return histograms
+
+
+def _texts(labels: Mapping[str, str]) -> list[str]:
+    """The values of labels, with escapes for what a reader could not take."""
+    return [_UNREADABLE.sub(lambda one: ascii(one[0])[1:-1], text) for text in labels.values()]
 
 
 class _Once:
