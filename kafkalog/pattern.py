@@ -332,8 +332,10 @@ class _State:
 class Pattern:
     """A pattern, ready to be matched.  One thread only."""
 
-    def __init__(self, text: str, work_max: int = WORK_MAX) -> None:
-        """`work_max`: instead of WORK_MAX.
+    def __init__(
+        self, text: str, work_max: int = WORK_MAX, cached_max: int = CACHED_MAX
+    ) -> None:  # fmt: skip
+        """`work_max`, `cached_max`: instead of WORK_MAX and CACHED_MAX.
 
         Raises: ArgumentError, with what is wrong and where.
         """
@@ -344,7 +346,7 @@ class Pattern:
         self._steps = program.steps
         self.work = 0
         """Steps looked at so far, of `work_max`."""
-        self._work_max = work_max
+        self._work_max, self._cached_max = work_max, cached_max
         self._walked = 0
         self._states: dict[frozenset[int], _State] = {}
         self._cached = 0
@@ -369,6 +371,11 @@ class Pattern:
         self._walked += len(text) - length_hint(left)
         return at.ends
 
+    def matches_alone(self, text: str) -> bool:
+        """As `matches`, with all of `work_max` for this text.  Raises: ArgumentError."""
+        self.work = 0
+        return self.matches(text)
+
     def _moved(self, at: _State, char: str) -> _State:
         code = ord(char)
         self._spend(len(at.ones))
@@ -380,7 +387,7 @@ class Pattern:
             self._states[found] = state
         at.follow[char] = state
         self._cached += 1
-        if self._cached > CACHED_MAX:
+        if self._cached > self._cached_max:
             for one in (self._begin, at, *self._states.values()):
                 one.follow.clear()
             self._states.clear()

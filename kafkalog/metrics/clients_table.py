@@ -56,7 +56,7 @@ CLIENTS = (
         "",
         [],
         "Values that clients sent and that are not kept: there are too many series, a text is "
-        "too long, or it is a histogram.",
+        "too long, or it is a histogram or an impossible count.",
         "Subscribe to fewer metrics, or raise kafkalog.client.metrics.max.series or max.bytes.",
     ),
     gauge("kafkalog_client_value", "", _LABELS, f"The last value of a client's metric. {_WHICH}"),

@@ -7,6 +7,7 @@ own choice, so everything that is kept of clients has a bound.
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -14,20 +15,32 @@ from uuid import UUID
 
 from kafkalog.batch.codecs import CODECS
 from kafkalog.telemetry.otlp import Kind, Point
-from kafkalog.telemetry.subscriptions import Client, Subscription, Wanted, wanted, wants
+from kafkalog.telemetry.subscriptions import Client, Matched, Subscription, Subscriptions, wants
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["INSTANCES_MAX", "RESERVED", "Instance", "Instances", "Limits", "Push", "Series"]
+__all__ = [
+    "INSTANCES_MAX",
+    "RESERVED",
+    "Instance",
+    "Instances",
+    "Kept",
+    "Key",
+    "Limits",
+    "Push",
+    "Series",
+]  # fmt: skip
 
 INSTANCES_MAX = 16_384
 """Clients that are remembered; with more, the one that was silent for longest is forgotten."""
 EXPIRY_MS = 60_000
-"""A client that was silent for so long, and for three of its intervals, is forgotten."""
+"""A client that was silent for so long, and for three of its intervals, is forgotten; so is a
+series that all pushes of such a time lack."""
 INTERVALS = 3
 SERIES_BYTES, LABEL_BYTES = 300, 150
 """Approximate memory of a series and of each of its labels, without their texts."""
 RESERVED = (UUID(int=0), UUID(int=1))
 """Ids that no client has."""
+_EMPTY_BYTES = sys.getsizeof("")
 _EXCUSES = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 """Errors after which a client may ask again at once."""
 
@@ -52,34 +65,40 @@ class Limits(NamedTuple):
     """Approximate memory for the series of all clients."""
 
 
-class Series:
+class Series(NamedTuple):
     """The last value that a client sent under a name and labels."""
 
-    __slots__ = ("grows", "value")
-
-    def __init__(self, grows: bool) -> None:
-        self.grows = grows
-        """True: a count since the broker first heard of it, or since the client's start."""
-        self.value = 0.0
-
-    def take(self, point: Point) -> None:
-        """A new value has come."""
-        self.value = point.value + (self.value if point.kind is Kind.DELTA else 0.0)
+    value: float
+    grows: bool
+    """True: a count since the broker first heard of it, or since the client's start."""
+    at_ms: float
+    """When it was sent."""
 
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
 """A name, and the labels."""
 
 
+class Kept(NamedTuple):
+    """What is kept of a client, at one moment."""
+
+    client: Client
+    interval_ms: int
+    silent_ms: float
+    """Time since its last request about metrics."""
+    series: dict[Key, Series]
+    """The reader's own."""
+
+
 class Instance:
     """One client."""
 
-    def __init__(self, client: Client, connection: int, version: int, asked: Wanted) -> None:
+    def __init__(self, client: Client, connection: int, matched: Matched) -> None:
         self.client = client
         self.connection = connection
-        self.version = version
+        self.version = matched.version
         """The number of the subscriptions that it was compared with."""
-        self.wanted = asked
+        self.wanted = matched.wanted
         self.got_ms = self.pushed_ms = -math.inf
         """When it last asked, and when it last pushed, without being refused."""
         self.seen_ms = 0.0
@@ -88,6 +107,9 @@ class Instance:
         """The last answer."""
         self.series: dict[Key, Series] = {}
         self.bytes = 0
+        self.kept_ms = self.swept_ms = -math.inf
+        """When values of it were kept last, and when the series that it does not send any more were
+        looked for."""
 
     def may_ask(self, now_ms: float) -> bool:
         """True if enough time has passed for a GetTelemetrySubscriptions, which counts then."""
@@ -105,9 +127,14 @@ class Instance:
         return True
 
     @property
+    def patience_ms(self) -> float:
+        """The longest that it, or one of its series, may be silent."""
+        return max(EXPIRY_MS, INTERVALS * self.wanted.interval_ms)
+
+    @property
     def expiry_ms(self) -> float:
         """When it is forgotten."""
-        return self.seen_ms + max(EXPIRY_MS, INTERVALS * self.wanted.interval_ms)
+        return self.seen_ms + self.patience_ms
 
 
 class Instances:
@@ -118,8 +145,8 @@ class Instances:
         self._limits = limits
         self._connected = connected
         self._all: OrderedDict[UUID, Instance] = OrderedDict()  # the longest silent first
-        self._subscriptions: list[Subscription] = []
-        self._version = 0
+        self.subscriptions = Subscriptions(0, ())
+        """Those in effect: never changed, but replaced."""
         self._swept_ms = -math.inf
         self._bytes = 0
         self.counts: Counter[str] = Counter()
@@ -134,33 +161,49 @@ class Instances:
 
     def subscribe(self, subscriptions: Iterable[Subscription]) -> None:
         """From now on clients are asked for these."""
-        self._subscriptions = list(subscriptions)
-        self._version += 1
+        self.subscriptions = Subscriptions(self.subscriptions.version + 1, tuple(subscriptions))
 
-    def find(self, now_ms: float, client: Client, connection: int) -> Instance:
+    def find(
+        self, now_ms: float, client: Client, connection: int, matched: Matched | None = None
+    ) -> Instance | None:
         """The state of the client of a request.  It begins again with a new connection after the
-        one before was closed, as in Kafka."""
+        one before was closed, as in Kafka.
+
+        `matched`: the subscriptions that match the client.  None is returned only without it: it is
+        needed, and takes too long to be found here.
+        """
         self._sweep(now_ms)
         found = self._all.get(client.instance_id)
-        moved = found is not None and found.connection != connection
-        if found is not None and moved and not self._connected(found.connection):
-            self._start(found, client, connection)
-        if found is None:
-            found = Instance(client, connection, self._version, wanted(client, self._subscriptions))
-            self._all[client.instance_id] = found
-            while len(self._all) > INSTANCES_MAX:
-                self._drop(next(iter(self._all)))
-        elif found.version < self._version:
-            self._start(found, found.client, connection)
+        if found is None or self._begins_again(found, connection):
+            if matched is None:
+                return None
+            found = self._begun(found, client, connection, matched)
         found.seen_ms = now_ms
         self._all.move_to_end(client.instance_id)
         return found
 
-    def _start(self, one: Instance, client: Client, connection: int) -> None:
-        """Forget what a client did, except what it sent."""
-        fresh = Instance(client, connection, self._version, wanted(client, self._subscriptions))
-        fresh.series, fresh.bytes = one.series, one.bytes
-        one.__dict__.update(fresh.__dict__)
+    def _begins_again(self, found: Instance, connection: int) -> bool:
+        moved = found.connection != connection and not self._connected(found.connection)
+        return moved or found.version < self.subscriptions.version
+
+    def _begun(
+        self, before: Instance | None, client: Client, connection: int, matched: Matched
+    ) -> Instance:
+        """A client's state, without what it did before except the values that it sent, as far as
+        it is still asked for them."""
+        fresh = Instance(client, connection, matched)
+        if before is None:
+            self._all[client.instance_id] = fresh
+            while len(self._all) > INSTANCES_MAX:
+                self._drop(next(iter(self._all)))
+            return fresh
+        fresh.series, fresh.bytes = before.series, before.bytes
+        fresh.kept_ms, fresh.swept_ms = before.kept_ms, before.swept_ms
+        before.__dict__.update(fresh.__dict__)
+        self._forget(
+            before, [key for key in before.series if not wants(before.wanted.metrics, key[0])]
+        )
+        return before
 
     def ask(self, now_ms: float, one: Instance) -> ErrorCode:
         """The outcome of a GetTelemetrySubscriptions."""
@@ -193,26 +236,25 @@ class Instances:
         one.error = error
         self.counts["plugin-error"] += 1
 
-    def keep(self, one: Instance, points: Iterable[Point], left_out: int) -> None:
+    def keep(self, now_ms: float, one: Instance, points: Iterable[Point], left_out: int) -> None:
         """Keep what a client has pushed and was asked for; `left_out`: so much was not read."""
         self.counts["plugin-export"] += 1
+        self._forget_silent(now_ms, one)
+        one.kept_ms = now_ms
         for point in points:
-            if not wants(one.wanted.metrics, point.name):
-                left_out += 1
-                continue
             key = point.name, point.labels
-            series = one.series.get(key)
-            if series is None:
-                texts = sum(LABEL_BYTES + len(a) + len(b) for a, b in point.labels)
-                if not self._takes(one, SERIES_BYTES + len(point.name) + texts):
-                    left_out += 1
-                    continue
-                series = one.series[key] = Series(point.kind is not Kind.GAUGE)
-            series.take(point)
+            before = one.series.get(key)
+            after = _after(before, point, now_ms)
+            fits = after is not None and wants(one.wanted.metrics, point.name)
+            if after is not None and fits and (before is not None or self._takes(one, key)):
+                one.series[key] = after
+            else:
+                left_out += 1
         self.counts["series-left-out"] += left_out
 
-    def _takes(self, one: Instance, count: int) -> bool:
+    def _takes(self, one: Instance, key: Key) -> bool:
         """Count a new series of a client, unless there is no room for it."""
+        count = _bytes(key)
         gone = self._all.get(one.client.instance_id) is not one
         full = len(one.series) >= self._limits.series or self._bytes + count > self._limits.bytes
         if gone or full:
@@ -220,6 +262,24 @@ class Instances:
         one.bytes += count
         self._bytes += count
         return True
+
+    def _forget_silent(self, now_ms: float, one: Instance) -> None:
+        """Forget the series of a client that its pushes have lacked for long; looked for as often
+        as that takes."""
+        if now_ms - one.swept_ms >= one.patience_ms:
+            one.swept_ms = now_ms
+            late_ms = one.kept_ms - one.patience_ms
+            self._forget(
+                one, [key for key, series in one.series.items() if series.at_ms <= late_ms]
+            )
+
+    def _forget(self, one: Instance, keys: Iterable[Key]) -> None:
+        """Forget series of a client."""
+        for key in keys:
+            del one.series[key]
+            count = _bytes(key)
+            one.bytes -= count
+            self._bytes -= count
 
     def _drop(self, instance_id: UUID) -> None:
         self._bytes -= self._all.pop(instance_id).bytes
@@ -231,7 +291,38 @@ class Instances:
             for one in [one for one in self._all.values() if one.expiry_ms <= now_ms]:
                 self._drop(one.client.instance_id)
 
-    def all(self, now_ms: float) -> list[Instance]:
-        """Those that are not forgotten, in the order of their ids."""
-        alive = [one for one in self._all.values() if one.expiry_ms > now_ms]
-        return sorted(alive, key=lambda one: one.client.instance_id)
+    def all(self) -> list[Instance]:
+        """Those that were not forgotten yet, the longest silent first; some may be due for it."""
+        return list(self._all.values())
+
+    def kept(self, now_ms: float, instance_id: UUID) -> Kept | None:
+        """What is kept of a client; None: it is forgotten, or due for it."""
+        one = self._all.get(instance_id)
+        if one is None or one.expiry_ms <= now_ms:
+            return None
+        series = one.series.copy()
+        return Kept(one.client, one.wanted.interval_ms, now_ms - one.seen_ms, series)
+
+
+def _after(before: Series | None, point: Point, now_ms: float) -> Series | None:
+    """A series once a value has come; None: a count that is no number, or below 0, which would
+    spoil all later ones."""
+    grows = point.kind is not Kind.GAUGE
+    value = point.value
+    if point.kind is Kind.DELTA and before is not None and before.grows:
+        value += before.value
+    if grows and not (math.isfinite(value) and point.value >= 0):
+        return None
+    return Series(value, grows, now_ms)
+
+
+def _bytes(key: Key) -> int:
+    """Approximate memory of a series."""
+    name, labels = key
+    texts = sum(LABEL_BYTES + _text_bytes(a) + _text_bytes(b) for a, b in labels)
+    return SERIES_BYTES + _text_bytes(name) + texts
+
+
+def _text_bytes(text: str) -> int:
+    """Memory of a text's characters, which take up to four bytes each."""
+    return sys.getsizeof(text) - _EMPTY_BYTES

@@ -20,7 +20,9 @@ FIELDS_MAX = 100_000
 """Fields of a payload, at all depths: about 0.1 s of work.  A Java client sends some 6,000."""
 LABELS_MAX = 32
 TEXT_MAX = 256
-"""Characters of a name, a label's name or its value."""
+"""Bytes of a name, a label's name or its value, in UTF-8."""
+LABELS_BYTES = 4_096
+"""Bytes of all labels of a point, in UTF-8."""
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 SIZES = {FIXED64: 8, FIXED32: 4}
@@ -115,11 +117,12 @@ class _Reader:
 
     def text(self, at: slice) -> str | None:
         """A text; None: it is too long."""
+        if at.stop - at.start > TEXT_MAX:
+            return None
         try:
-            found = self.data[at].decode()
+            return self.data[at].decode()
         except UnicodeDecodeError:
             raise InvalidRecord(f"metrics: bytes {at.start} to {at.stop} are not UTF-8") from None
-        return found if len(found) <= TEXT_MAX else None
 
 
 def decode(data: bytes, points_max: int) -> Decoded:
@@ -144,7 +147,7 @@ def decode(data: bytes, points_max: int) -> Decoded:
 
 
 def _labels(reader: _Reader, pairs: Iterable[slice], first: Labels | None = None) -> Labels | None:
-    """Labels by name; None: there are too many, or one is too long."""
+    """Labels by name; None: there are too many, or they are too long."""
     found: Labels | None = dict(first or {})
     for pair in pairs:
         name: str | None = ""
@@ -158,7 +161,8 @@ def _labels(reader: _Reader, pairs: Iterable[slice], first: Labels | None = None
             found = None
         else:
             found[name] = value
-    return found
+    size = sum(len(name.encode()) + len(value.encode()) for name, value in (found or {}).items())
+    return found if size <= LABELS_BYTES else None
 
 
 def _any(reader: _Reader, at: slice) -> str | None:

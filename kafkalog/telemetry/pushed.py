@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from kafkalog.telemetry.instances import Instance
+from kafkalog.telemetry.instances import Kept
 
 __all__ = ["PushedMetric", "PushedMetrics", "pushed_of"]
 
@@ -37,12 +37,11 @@ class PushedMetrics(NamedTuple):
     metrics: tuple[PushedMetric, ...]
 
 
-def pushed_of(one: Instance, now_ms: float) -> PushedMetrics:
-    """A client's metrics, as they are now."""
+def pushed_of(kept: Kept) -> PushedMetrics:
+    """A client's metrics, in the order of their names and labels."""
     return PushedMetrics(
-        one.client.instance_id, one.client.client_id, one.client.software_name,
-        one.client.software_version, one.client.address, one.wanted.interval_ms,
-        now_ms - one.seen_ms,
+        kept.client.instance_id, kept.client.client_id, kept.client.software_name,
+        kept.client.software_version, kept.client.address, kept.interval_ms, kept.silent_ms,
         tuple(PushedMetric(name, dict(labels), series.value, series.grows)
-              for (name, labels), series in sorted(one.series.items())),
+              for (name, labels), series in sorted(kept.series.items())),
     )  # fmt: skip

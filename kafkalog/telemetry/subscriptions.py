@@ -15,10 +15,12 @@ from kafkalog.disk.layout import uuid_text
 from kafkalog.errors import ArgumentError, InvalidSetting
 from kafkalog.pattern import Pattern
 
-__all__ = ["ALL", "Client", "Subscription", "Wanted", "wanted", "wants"]
+__all__ = ["ALL", "Client", "Matched", "Subscription", "Subscriptions", "Wanted", "wanted", "wants"]
 
 ALL = "*"
 """Stands for all metrics."""
+CACHED_MAX = 2_000
+"""What a pattern remembers of texts that it was compared with: about 200 kB."""
 
 
 class Client(NamedTuple):
@@ -37,7 +39,7 @@ class Client(NamedTuple):
 
 
 class Subscription:
-    """One resource of type CLIENT_METRICS."""
+    """One resource of type CLIENT_METRICS.  `matches`: one thread at a time."""
 
     def __init__(self, own: Mapping[str, str]) -> None:
         """`own`: its settings; unknown ones have no effect.
@@ -48,20 +50,19 @@ class Subscription:
         settings = SubscriptionSettings(known)
         self.metrics = settings.metrics
         self.interval_ms = settings.interval_ms
-        self._match: dict[str, str] = {}
+        self._match: dict[str, Pattern] = {}
         for one in settings.match:
             name, _, pattern = (part.strip() for part in one.partition("="))
             try:
-                Pattern(pattern)
+                self._match[name] = Pattern(pattern, cached_max=CACHED_MAX)
             except ArgumentError as problem:
                 raise InvalidSetting(f"match: found {one!r}: {problem}") from None
-            self._match[name] = pattern
 
     def matches(self, client: Client) -> bool:
         """True if it is for this client.  A pattern that needs too much work matches nobody."""
         found = client.properties()
-        try:  # compiled again each time, so that no client spends another one's work
-            return all(Pattern(text).matches(found[name]) for name, text in self._match.items())
+        try:
+            return all(one.matches_alone(found[name]) for name, one in self._match.items())
         except ArgumentError:
             return False
 
@@ -95,3 +96,23 @@ def wanted(client: Client, subscriptions: Iterable[Subscription]) -> Wanted:
     for shift in range(0, 128, 32):
         mixed ^= number >> shift & 0xFFFFFFFF
     return Wanted(mixed - (mixed >> 31 << 32), metrics, interval_ms)
+
+
+class Matched(NamedTuple):
+    """The outcome for one client."""
+
+    version: int
+    """The number of the subscriptions that it was compared with."""
+    wanted: Wanted
+
+
+class Subscriptions(NamedTuple):
+    """All subscriptions at one moment."""
+
+    version: int
+    """Their number: it grows with each change."""
+    all: tuple[Subscription, ...]
+
+    def matched(self, client: Client) -> Matched:
+        """Those of a client.  One thread at a time."""
+        return Matched(self.version, wanted(client, self.all))

@@ -46,9 +46,10 @@ ZERO_SINCE = 4
 def api_versions(node: Node, request: Request) -> None:
     """Every API with its versions, and the levels of features."""
     telemetry, body = node.telemetry, request.body
-    if request.version >= NAMED_SINCE:
+    named = request.version >= NAMED_SINCE and telemetry.enabled
+    if named and _refused(node, request) is ErrorCode.NONE:
         name, version = body.client_software_name, body.client_software_version
-        telemetry.note_software(request.connection, name, version)
+        telemetry.software.note(request.connection, name, version)
     rows = _rows(node.on_zookeeper, node.under_controllers, telemetry.enabled)
     answer_versions(node, request, rows)
 

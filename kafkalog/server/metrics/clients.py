@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kafkalog.disk.layout import uuid_text
@@ -21,6 +23,7 @@ _COUNTS = {
     "plugin-export": "plugin_export_total",
     "plugin-error": "plugin_error_total",
 }
+_SEPARATORS = re.compile(r"[\\,=]")
 _METRICS = "kafka_server_client_metrics_"
 
 
@@ -31,14 +34,22 @@ def read_clients(readings: Readings, telemetry: ClientTelemetry, labels: Labels[
     for key, name in _COUNTS.items():
         readings.add(_METRICS + name, counts.get(key, 0))
     readings.add("kafkalog_client_series_left_out_total", counts.get("series-left-out", 0))
-    clients = {one.client_instance_id: one for one in telemetry.clients() if one.metrics}
-    for number in sorted(labels.shown(clients)):
-        one = clients[number]
+    shown = labels.shown(telemetry.senders())
+    for one in telemetry.clients(shown):
         software = f"{one.software_name} {one.software_version}"
         for metric in one.metrics:
-            attributes = ",".join(f"{name}={text}" for name, text in metric.labels.items())
             readings.add(
                 "kafkalog_client_count_total" if metric.grows else "kafkalog_client_value",
-                metric.value, client_instance_id=uuid_text(number), client_id=one.client_id,
-                software=software, metric=metric.name, attributes=attributes,
+                metric.value, client_instance_id=uuid_text(one.client_instance_id),
+                client_id=one.client_id, software=software, metric=metric.name,
+                attributes=_attributes(metric.labels),
             )  # fmt: skip
+
+
+def _attributes(labels: Mapping[str, str]) -> str:
+    """A series' own labels as one text, which differs for different labels."""
+    return ",".join(f"{_escaped(name)}={_escaped(text)}" for name, text in labels.items())
+
+
+def _escaped(text: str) -> str:
+    return _SEPARATORS.sub(r"\\\g<0>", text)

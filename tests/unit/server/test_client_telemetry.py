@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID, uuid4
 
 import pytest
@@ -15,8 +16,9 @@ from kafkalog.batch import codecs
 from kafkalog.clock import ManualClock
 from kafkalog.disk.layout import uuid_text
 from kafkalog.errors import Closed
-from kafkalog.server import client_telemetry
+from kafkalog.pattern import Pattern
 from kafkalog.server.broker import Broker, node_of
+from kafkalog.telemetry import subscriptions
 from kafkalog.telemetry.otlp import Kind, Point, encode
 from kafkalog.testing.standin import StandIn
 from kafkalog.wire import apis
@@ -93,14 +95,11 @@ def test_a_client_is_found_by_its_software_and_address(raw: Raw) -> None:
         assert ask(silent).requested_metrics == ["four."]
 
 
-def test_software_of_only_so_many_connections_is_remembered(
-    raw: Raw, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client_telemetry, "SOFTWARE_MAX", 1)
+def test_software_is_remembered_after_a_refused_name(raw: Raw) -> None:
+    """Only names that KIP-511 allows are kept."""
     subscribe(raw, match="client_software_name=test-client")
-    with Raw(raw.address) as other:
-        named(other, "other")
-    assert ask(raw).requested_metrics == []
+    named(raw, "not allowed")
+    assert ask(raw).requested_metrics == ["*"]
 
 
 @pytest.mark.parametrize("codec", range(5))
@@ -190,7 +189,7 @@ def test_a_client_that_connects_again_may_ask_at_once(broker: Broker, raw: Raw) 
     raw.socket.close()
     with Raw(broker.bootstrap_servers) as again:
         connected = node_of(broker).reactor.connected
-        number = node_of(broker).telemetry._instances.all(0)[0].connection
+        number = node_of(broker).telemetry._instances.all()[0].connection
         while connected([number]) == [True]:
             again.call(apis.API_VERSIONS, 0)
         assert ask(again, asked.client_instance_id).error_code == ErrorCode.NONE
@@ -214,6 +213,81 @@ def test_the_last_push_counts_even_if_the_client_does_not_wait_for_the_answer(
     name = "kafka_server_client_metrics_plugin_export_total"
     wait_for(lambda: broker.metrics()[name] == 5, "all have come")
     assert [len(one.metrics) for one in broker.client_metrics()] == [2] * 5
+
+
+class Watched(str):
+    """A name that notes, when it is put in order, whether pushes have to wait."""
+
+    lock: ClassVar[Any] = None
+    waits: ClassVar[list[bool]] = []
+
+    __hash__ = str.__hash__
+
+    def __lt__(self, other: str) -> bool:
+        Watched.waits.append(self.lock.locked())
+        return str.__lt__(self, other)
+
+
+@pytest.mark.parametrize("read", [Broker.client_metrics, Broker.metrics])
+def test_pushes_wait_for_no_reader(broker: Broker, raw: Raw, read: Callable[[Broker], Any]) -> None:
+    """Only the copy of one client is made at a time when nobody can push."""
+    subscribe(raw)
+    asked = ask(raw)
+    push(raw, asked)
+    telemetry = node_of(broker).telemetry
+    (one,) = telemetry._instances._all.values()
+    one.series = {(Watched(name), labels): it for (name, labels), it in one.series.items()}
+    Watched.lock = telemetry._lock
+    Watched.waits.clear()
+    read(broker)
+    assert Watched.waits and not any(Watched.waits)
+
+
+def test_patterns_are_compiled_when_their_subscription_changes(
+    broker: Broker, raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for each client, and not while pushes wait."""
+    made: list[str] = []
+    waits: list[bool] = []
+
+    class Counted(Pattern):
+        def __init__(self, text: str, *words: Any, **named: Any) -> None:
+            made.append(text)
+            super().__init__(text, *words, **named)
+
+        def matches(self, text: str) -> bool:
+            waits.append(node_of(broker).telemetry._lock.locked())
+            return super().matches(text)
+
+    monkeypatch.setattr(subscriptions, "Pattern", Counted)
+    subscribe(raw, "one", match="client_id=r.*")
+    subscribe(raw, "two", match="client_id=ra.*")
+    made.clear()
+    assert [ask(raw).requested_metrics for _ in range(5)] == [["*"]] * 5
+    assert (made, len(waits), any(waits)) == ([], 10, False)
+    subscribe(raw, "two", match="client_id=raw")
+    assert set(made) == {"client_id=raw".partition("=")[2]}
+
+
+def test_a_pattern_has_all_its_work_for_each_client(
+    raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What others have spent does not count."""
+    monkeypatch.setattr(subscriptions, "Pattern", partial(Pattern, work_max=150))
+    subscribe(raw, match="client_id=.*[ab]?[bc]?[cd]?x")
+    for number in range(20):
+        with Raw(raw.address, client_id=f"{number}-{chr(0x100 + number)}x") as one:
+            assert ask(one).requested_metrics == ["*"]
+
+
+def test_different_labels_are_shown_as_different(broker: Broker, raw: Raw) -> None:
+    subscribe(raw)
+    some = ({"a": "1,b=2"}, {"a": "1", "b": "2"}, {"a": "1\\", "b": "2"}, {"a": "1\\,b=2"})
+    points = [Point("n", tuple(one.items()), Kind.GAUGE, number) for number, one in enumerate(some)]
+    assert push(raw, ask(raw), encode(points, {}, 0, 1)) is ErrorCode.NONE
+    shown = [value for name, value in broker.metrics().items()
+             if name.startswith("kafkalog_client_value")]  # fmt: skip
+    assert sorted(shown) == [0, 1, 2, 3]
 
 
 def test_long_names_are_cut(broker: Broker) -> None:

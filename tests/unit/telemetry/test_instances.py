@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Iterator
 from uuid import UUID
 
@@ -34,7 +36,19 @@ class Broker:
         return connection not in self.closed
 
     def find(self, number: int = 1, connection: int = 7) -> Instance:
-        return self.all.find(self.now_ms, client(number), connection)
+        matched = self.all.subscriptions.matched(client(number))
+        found = self.all.find(self.now_ms, client(number), connection, matched)
+        assert found is not None
+        return found
+
+    @property
+    def alive(self) -> list[int]:
+        """The clients that are not forgotten."""
+        return [
+            one.client.instance_id.int
+            for one in self.all.all()
+            if self.all.kept(self.now_ms, one.client.instance_id) is not None
+        ]
 
     def ask(self, number: int = 1, connection: int = 7) -> ErrorCode:
         return self.all.ask(self.now_ms, self.find(number, connection))
@@ -49,7 +63,7 @@ class Broker:
 
     def keep(self, *points: Point, number: int = 1) -> dict[str, float]:
         one = self.find(number)
-        self.all.keep(one, points, 0)
+        self.all.keep(self.now_ms, one, points, 0)
         return {name: series.value for (name, _), series in one.series.items()}
 
 
@@ -114,9 +128,9 @@ def test_a_new_connection_begins_again_once_the_old_one_is_closed(broker: Broker
 def test_silent_clients_are_forgotten(broker: Broker) -> None:
     broker.keep(Point("a", (), Kind.GAUGE, 1.0))
     broker.now_ms += instances.EXPIRY_MS - 1
-    assert len(broker.all.all(broker.now_ms)) == 1
+    assert broker.alive == [1]
     broker.now_ms += 1
-    assert broker.all.all(broker.now_ms) == []
+    assert broker.alive == []
     broker.find(2)
     assert len(broker.all) == 1
     broker.all.subscribe([])  # every five minutes
@@ -133,7 +147,7 @@ def test_the_number_of_clients_has_a_bound(
     monkeypatch.setattr(instances, "INSTANCES_MAX", 3)
     for number in (1, 2, 3, 1, 4):
         broker.find(number)
-    assert [one.client.instance_id.int for one in broker.all.all(broker.now_ms)] == [1, 3, 4]
+    assert sorted(broker.alive) == [1, 3, 4]
 
 
 def test_increases_add_up_and_others_replace(broker: Broker) -> None:
@@ -143,8 +157,8 @@ def test_increases_add_up_and_others_replace(broker: Broker) -> None:
     assert found == {"more": 4.0, "level": 5.0, "total": 12.0}
     grows = {name: one.grows for (name, _), one in broker.find().series.items()}
     assert grows == {"more": True, "level": False, "total": True}
-    broker.all.subscribe([])
-    assert broker.keep() == found, "another subscription, and what came stays"
+    broker.all.subscribe([Subscription({"metrics": "level,more"})])
+    assert broker.keep() == {"more": 4.0, "level": 5.0}, "as far as it is still asked for"
 
 
 def test_only_requested_metrics_are_kept(broker: Broker) -> None:
@@ -181,5 +195,93 @@ def test_a_forgotten_client_keeps_nothing(
     monkeypatch.setattr(instances, "INSTANCES_MAX", 1)
     one = broker.find(1)
     broker.find(2)
-    broker.all.keep(one, [Point("a", (), Kind.GAUGE, 1.0)], 0)
+    broker.all.keep(broker.now_ms, one, [Point("a", (), Kind.GAUGE, 1.0)], 0)
     assert one.series == {}
+
+
+def test_a_client_is_compared_with_subscriptions_only_if_one_of_both_is_new(
+    broker: Broker,
+) -> None:
+    """The comparison is the caller's work, without the lock."""
+
+    def found(connection: int = 7) -> Instance | None:
+        return broker.all.find(broker.now_ms, client(), connection)
+
+    assert found() is None
+    one = broker.find()
+    assert found() is one and found(8) is one
+    broker.closed = {7}
+    assert found(8) is None, "a client that connected again begins again"
+    assert broker.find(connection=8) is one and found(8) is one
+    old = broker.all.subscriptions
+    broker.all.subscribe([])
+    assert found(8) is None
+    assert broker.all.find(broker.now_ms, client(), 8, old.matched(client())) is one
+    assert found(8) is None, "the subscriptions had changed again"
+
+
+def test_series_that_a_client_sends_no_more_are_given_back() -> None:
+    """Of a partition that it reads no more, say; the client itself goes on."""
+    broker = Broker(bytes_=700)
+    kept, gone, new = (Point(name, (), Kind.DELTA, 1.0) for name in ("kept", "gone", "new"))
+    broker.keep(kept, gone)
+    begun_ms = broker.now_ms
+    while broker.now_ms < begun_ms + 3 * instances.EXPIRY_MS:
+        found = broker.keep(kept)
+        assert "gone" in found or broker.now_ms > begun_ms + instances.EXPIRY_MS
+        broker.now_ms += 20_000
+    assert broker.keep(kept, new) == {"kept": 11.0, "new": 1.0}
+
+
+def test_a_client_that_was_silent_continues_its_counts(broker: Broker) -> None:
+    """Only pushes without a series say that it has ended."""
+    one = Point("a", (), Kind.DELTA, 1.0)
+    broker.keep(one)
+    broker.now_ms += instances.EXPIRY_MS - 1
+    broker.find()
+    broker.now_ms += instances.EXPIRY_MS - 1
+    assert broker.keep(one) == {"a": 2.0}
+
+
+def test_series_that_are_not_asked_for_any_more_are_given_back() -> None:
+    broker = Broker(bytes_=350)
+    old, new = (Point(name, (), Kind.GAUGE, 1.0) for name in ("old", "new"))
+    assert broker.keep(old, new) == {"old": 1.0}
+    broker.all.subscribe([Subscription({"metrics": "new"})])
+    assert broker.keep(new) == {"new": 1.0}
+
+
+@pytest.mark.parametrize("value", [-1.0, math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("kind", [Kind.DELTA, Kind.TOTAL])
+def test_what_would_spoil_a_count_is_left_out(broker: Broker, kind: Kind, value: float) -> None:
+    """A sum with it would be no number for as long as the client lives."""
+    broker.keep(Point("a", (), kind, 1.0))
+    assert broker.keep(Point("a", (), kind, value), Point("b", (), kind, value)) == {"a": 1.0}
+    assert broker.all.counts["series-left-out"] == 2
+
+
+def test_a_sum_stays_a_number(broker: Broker) -> None:
+    most = Point("a", (), Kind.DELTA, sys.float_info.max)
+    broker.keep(most)
+    assert broker.keep(most) == {"a": sys.float_info.max}
+
+
+def test_a_level_may_be_any_number(broker: Broker) -> None:
+    """An average of nothing is none, and Prometheus takes it."""
+    assert broker.keep(Point("a", (), Kind.GAUGE, -math.inf)) == {"a": -math.inf}
+
+
+def test_a_series_of_another_kind_begins_again(broker: Broker) -> None:
+    broker.keep(Point("a", (), Kind.GAUGE, -5.0))
+    assert broker.keep(Point("a", (), Kind.DELTA, 2.0)) == {"a": 2.0}
+    assert broker.find().series["a", ()].grows
+
+
+@pytest.mark.parametrize(
+    ("letter", "fit"), [("x", 3), ("\u00ef", 3), ("\u3042", 2), ("\U0001f600", 1)]
+)
+def test_memory_is_counted_in_bytes(letter: str, fit: int) -> None:
+    """Characters take up to four."""
+    broker = Broker(bytes_=1300)
+    points = [Point(letter * 100 + str(number), (), Kind.GAUGE, 1.0) for number in range(3)]
+    assert len(broker.keep(*points)) == fit

@@ -11,6 +11,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from kafkalog.errors import InvalidRecord
 from kafkalog.telemetry.otlp import (
     FIELDS_MAX,
+    LABELS_BYTES,
     LABELS_MAX,
     TEXT_MAX,
     Decoded,
@@ -25,7 +26,7 @@ POINTS = [
     Point("org.apache.kafka.producer.record.send.total", (), Kind.DELTA, 7.0),
     Point("org.apache.kafka.producer.node.request.latency.avg", (("node_id", "1"),), Kind.GAUGE,
           -0.5),
-    Point("a.total", (("a", "b"), ("c", "ü" * 200)), Kind.TOTAL, 1e300),
+    Point("a.total", (("a", "b"), ("c", "ü" * 100)), Kind.TOTAL, 1e300),
 ]  # fmt: skip
 
 
@@ -101,6 +102,7 @@ def test_values_of_labels_become_texts() -> None:
         {"name": "n", "gauge": some({})},
         {"name": "", "gauge": some({"as_int": 1})},
         {"name": "n" * (TEXT_MAX + 1), "gauge": some({"as_int": 1})},
+        {"name": "\u00ef" * (TEXT_MAX // 2 + 1), "gauge": some({"as_int": 1})},
         {"name": "n", "gauge": some({"as_int": 1, "attributes": [
             {"key": "k", "value": {"string_value": "v" * (TEXT_MAX + 1)}}]})},
         {"name": "n", "gauge": some({"as_int": 1, "attributes": [
@@ -108,6 +110,9 @@ def test_values_of_labels_become_texts() -> None:
         {"name": "n", "gauge": some({"as_int": 1, "attributes": [
             {"key": str(number), "value": {"string_value": ""}}
             for number in range(LABELS_MAX + 1)]})},
+        {"name": "n", "gauge": some({"as_int": 1, "attributes": [
+            {"key": str(number), "value": {"string_value": "v" * TEXT_MAX}}
+            for number in range(LABELS_BYTES // TEXT_MAX)]})},
     ],
 )  # fmt: skip
 def test_points_that_are_left_out_are_counted(metric: dict[str, Any]) -> None:
