@@ -24,6 +24,7 @@ from kafkalog.logs.limit import limited
 from kafkalog.metadata.image import GROUP
 from kafkalog.metrics.metric import OTHERS
 from kafkalog.server.failures import known_code
+from kafkalog.server.letter_topics import LetterTopics, Outcome
 from kafkalog.server.threads.later import Later
 from kafkalog.server.transactions.inter_broker_client import peer_code
 from kafkalog.types import TopicPartition
@@ -93,6 +94,8 @@ class _Work:
         self.batches: deque[bytes] = deque()
         """Those of this round that are not written."""
         self.attempts = 0
+        self.created: tuple[str, Outcome] | None = None
+        """The outcome of the creation of a topic for which it has waited."""
 
     def __str__(self) -> str:
         group, topic, number = self.source
@@ -113,8 +116,9 @@ class DeadLetters:
         own.  `config`: the settings in effect; `create` creates a topic of letters; `counted_max`:
         so many groups have counts of their own."""
         self._metadata, self._partitions, self._appends = metadata, partitions, appends
-        self._clock, self._config, self._create = clock, config, create
+        self._clock, self._config = clock, config
         name += " dead letters"
+        self._topics = LetterTopics(create, f"{name} topics")
         self._peers = None if peers is None else peers.apart(name)
         self._later = Later(name)
         self._lock = threading.Lock()  # guards what follows
@@ -126,6 +130,7 @@ class DeadLetters:
     def stop(self) -> None:
         """Stop: the state of letters that are not written says so to the next leader."""
         self._later.stop()
+        self._topics.stop()
         if self._peers is not None:
             self._peers.stop()
 
@@ -214,11 +219,9 @@ class DeadLetters:
         if why is not None:
             self._give_up(work, why)
             return
-        code = ErrorCode.NONE if name in self._metadata.image.topics else self._create(name)
         topic = self._metadata.image.topics.get(name)
         if topic is None:
-            end = self._again if _passes(code) else self._give_up
-            end(work, f"{name} does not exist yet: {code.name}")
+            self._await_topic(work, name)
             return
         where = TopicPartition(name, work.source.partition % len(topic.partitions))
         if not work.batches:
@@ -229,6 +232,27 @@ class DeadLetters:
             self._append(work, where)
         else:
             self._ask(work, where, broker)
+
+    def _await_topic(self, work: _Work, name: str) -> None:
+        """The topic does not exist: have it created, while other letters have the room of this one.
+
+        Raises: as the creation for which it has waited.
+        """
+        created, work.created = work.created, None
+        if created is None or created[0] != name:
+            work.batches.clear()  # as in _again
+            self._leave()
+            self._topics.create(name, partial(self._topic_created, work, name))
+            return
+        outcome = created[1]
+        if isinstance(outcome, Exception):
+            raise outcome
+        end = self._again if _passes(outcome) else self._give_up
+        end(work, f"{name} does not exist yet: {outcome.name}")
+
+    def _topic_created(self, work: _Work, name: str, outcome: Outcome) -> None:
+        work.created = name, outcome
+        self._enter(work)
 
     def _problem(self, name: str, config: ServerConfig) -> str | None:
         """Why a topic takes no letters; None: it does, or would if it existed."""

@@ -12,13 +12,16 @@ import pytest
 
 import kafkalog
 from kafkalog.batch.walk import whole_batches
+from kafkalog.client.link.failures import failure
+from kafkalog.config.server import ServerConfig
 from kafkalog.coordinator.transactions.requests import ProducerClaim
 from kafkalog.log.fetched import Decoder
 from kafkalog.log.log import Log
-from kafkalog.server import dead_letters
+from kafkalog.server import dead_letters, letter_topics
 from kafkalog.server.broker import node_of
 from kafkalog.server.dead_letters import DeadLetters, LetterCounts
 from kafkalog.server.node import Node
+from kafkalog.server.topics import dead_letter_topic
 from kafkalog.server.transactions import inter_broker_client
 from kafkalog.server.transactions.inter_broker_client import InterBrokerClient
 from kafkalog.shares.partition import Letter
@@ -156,6 +159,139 @@ def test_the_connections_of_letters_end_with_them(broker: Broker) -> None:
         assert peer.connections == 1
         letters.stop()
         wait_for(lambda: peer.open == 0, "the end of the connection")
+
+
+# ---- topics that are created ---------------------------------------------------------------------
+
+
+class Controller:
+    """Creates topics of dead letters when it is let."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.node = node(broker)
+        self.let = threading.Event()
+        self.slow: set[str] = set()
+        """Those that wait for it."""
+        self.outcomes: list[Exception | ErrorCode] = []
+        """What comes of the first ones instead."""
+        self.asked: list[str] = []
+
+    def create(self, name: str) -> ErrorCode:
+        self.asked.append(name)
+        if name in self.slow:
+            assert self.let.wait(LIMIT_S)
+        if self.outcomes:
+            outcome = self.outcomes.pop(0)
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
+        return dead_letter_topic(self.node, name)
+
+
+@pytest.fixture
+def controller(broker: Broker) -> Iterator[Controller]:
+    with kafkalog.Admin(broker.bootstrap_servers) as admin:
+        wanted = {("group", f"g{n}"): {NAME: f"dlq.{n}"} for n in range(3)}
+        admin.alter_configs(wanted).check()
+    made = Controller(broker)
+    yield made
+    made.let.set()
+
+
+@pytest.fixture
+def creating(broker: Broker, controller: Controller) -> Iterator[DeadLetters]:
+    """Letters of the groups g0, g1, .. have topics that do not exist: dlq.0, dlq.1, .."""
+    parts: Any = node(broker)
+    config = ServerConfig({"errors.deadletterqueue.auto.create.topics.enable": "true"})
+    letters = DeadLetters(
+        parts.metadata, parts.partitions, parts.letters._appends, None, parts.clock, lambda: config,
+        controller.create, 10, "test",
+    )  # fmt: skip
+    yield letters
+    controller.let.set()
+    letters.stop()
+
+
+def begin(letters: DeadLetters, group: str, offset: int = 0) -> threading.Event:
+    """Begin to write one letter."""
+    ended = threading.Event()
+    letters.bury(group, "t", 0, Letter(offset, offset, 1, True), ended.set)
+    return ended
+
+
+def test_only_a_topics_own_letters_wait_for_its_creation(
+    broker: Broker, controller: Controller, creating: DeadLetters
+) -> None:
+    """However many these are; also other topics are created in the meantime."""
+    controller.slow = {"dlq.0"}
+    waiting = [begin(creating, "g0", n) for n in range(2 * dead_letters.FLYING_MAX)]
+    wait_for(lambda: "dlq.0" in controller.asked, "the creation")
+    others = begin(creating, "g"), begin(creating, "g1")
+    assert all(one.wait(LIMIT_S) for one in others)
+    assert not any(one.is_set() for one in waiting)
+    controller.let.set()
+    assert all(one.wait(LIMIT_S) for one in waiting)
+    assert len(broker.records("dlq.0")) == len(waiting)
+    assert (len(broker.records("dlq.1")), len(broker.records("dlq.t"))) == (1, 1)
+    assert sorted(controller.asked) == ["dlq.0", "dlq.1"], "each is created once"
+
+
+def test_few_topics_are_created_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, controller: Controller, creating: DeadLetters
+) -> None:
+    monkeypatch.setattr(letter_topics, "CREATIONS_MAX", 1)
+    controller.slow = {"dlq.0"}
+    waiting = [begin(creating, "g0")]
+    wait_for(lambda: controller.asked, "the creation")
+    waiting += [begin(creating, f"g{n}") for n in (1, 2)]
+    assert begin(creating, "g").wait(LIMIT_S)
+    assert controller.asked == ["dlq.0"]
+    controller.let.set()
+    assert all(one.wait(LIMIT_S) for one in waiting)
+    assert controller.asked == ["dlq.0", "dlq.1", "dlq.2"]
+
+
+@pytest.mark.parametrize(
+    "outcome", [ErrorCode.REQUEST_TIMED_OUT, failure(ErrorCode.NOT_CONTROLLER, "not here")]
+)
+def test_a_creation_that_may_succeed_later_is_tried_again(
+    broker: Broker, controller: Controller, creating: DeadLetters,
+    outcome: Exception | ErrorCode,
+) -> None:  # fmt: skip
+    controller.outcomes = [outcome]
+    assert begin(creating, "g0").wait(LIMIT_S)
+    assert controller.asked == ["dlq.0", "dlq.0"]
+    assert len(broker.records("dlq.0")) == 1
+
+
+@pytest.mark.parametrize(
+    "outcome", [ErrorCode.POLICY_VIOLATION, ValueError("an error of ours")]
+)  # fmt: skip
+def test_a_creation_that_is_refused_ends_its_letters(
+    controller: Controller, creating: DeadLetters, caplog: pytest.LogCaptureFixture,
+    outcome: Exception | ErrorCode,
+) -> None:  # fmt: skip
+    controller.outcomes = [outcome]
+    assert begin(creating, "g0").wait(LIMIT_S)
+    assert controller.asked == ["dlq.0"]
+    assert "not written to the dead-letter topic" in caplog.text
+    assert begin(creating, "g").wait(LIMIT_S), "later ones are written"
+
+
+def test_a_thread_for_a_creation_that_cannot_start_is_waited_for(
+    broker: Broker, controller: Controller, creating: DeadLetters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, left = threading.Thread.start, [1]
+
+    def refuse(one: threading.Thread) -> None:
+        if one.name.endswith("topics") and left[0]:
+            left[0] -= 1
+            raise RuntimeError("can't start new thread")
+        start(one)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert begin(creating, "g0").wait(LIMIT_S)
+    assert len(broker.records("dlq.0")) == 1 and left == [0]
 
 
 # ---- the records of a round ----------------------------------------------------------------------

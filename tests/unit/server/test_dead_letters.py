@@ -241,13 +241,12 @@ def test_attempts_are_repeated_and_end(
     monkeypatch.setattr(dead_letters, "PAUSE_S", 0.001)
     made: list[str] = []
 
-    def create(self: Any, name: str) -> ErrorCode:
+    def create(name: str) -> ErrorCode:
         made.append(name)
         return ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
     assert broker.broker is not None
-    letters_of = node_of(broker.broker).letters
-    monkeypatch.setattr(letters_of, "_create", create.__get__(letters_of))
+    monkeypatch.setattr(node_of(broker.broker).letters._topics, "_create", create)
     end(broker.bootstrap_servers, "reject", b"1")
     wait_for(lambda: lag(broker) == 0, "the end of the record")
     assert made == ["dlq.t"] * dead_letters.ATTEMPTS
