@@ -41,12 +41,12 @@ from kafkalog.coordinator.consumer_groups.reconcile import MustRejoin, Owned, Ta
 from kafkalog.coordinator.consumer_groups.refusal import Refusal
 from kafkalog.coordinator.consumer_groups.state import ConsumerGroup
 from kafkalog.coordinator.consumer_groups.topics import Topics
-from kafkalog.coordinator.step import Body, Call
+from kafkalog.coordinator.step import Body
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
     "Said", "assign", "check", "check_member", "fence", "heartbeat", "known_static", "leave",
-    "look_again", "reconcile", "repeats", "said_in", "static_member", "take_over",
+    "look_again", "reconcile", "said_in", "says_nothing", "static_member", "take_over",
 ]  # fmt: skip
 
 NOTHING_NEW = (None,) * 5
@@ -159,25 +159,15 @@ def heartbeat(changes: Changes, said: Said, now: Now) -> Body:
     return answer
 
 
-def repeats(group: ConsumerGroup, request: Call, now_ms: int) -> Member | None:
-    """The member whose heartbeat changes nothing, as most do: it says nothing new, and it has what
-    the target assignment gives it.  None: the heartbeat needs its turn."""
-    body = request.body
-    member = group.members.get(body.member_id)
-    if member is None or body.member_epoch != member.epoch or member.classic is not None:
-        return None
+def says_nothing(group: ConsumerGroup, member: Member, body: Any) -> bool:
+    """True for a heartbeat of a member that says nothing new."""
     says = (
         body.subscribed_topic_names, _regex_in(body), body.server_assignor, body.topic_partitions,
         body.rack_id,
     )  # fmt: skip
-    if says != NOTHING_NEW or body.rebalance_timeout_ms != -1:
-        return None
-    if body.instance_id is not None and group.static.get(body.instance_id) != member.member_id:
-        return None
-    if (member.client_id, member.client_host) != (request.client_id, request.client_host):
-        return None
-    done = member.reconciled(group.assignment_epoch) and group.settled(now_ms)
-    return member if done else None
+    if says != NOTHING_NEW or body.rebalance_timeout_ms != -1 or member.classic is not None:
+        return False
+    return body.instance_id is None or group.static.get(body.instance_id) == member.member_id
 
 
 def take_over(changes: Changes, before: Member, member: Member, now: Now) -> bool:

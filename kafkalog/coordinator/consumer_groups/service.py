@@ -75,7 +75,8 @@ class ConsumerGroups(NewerGroups[ConsumerGroup]):
 
     def heartbeat(self, shard: GroupShard, step: Step, request: Call) -> None:
         """Answer a ConsumerGroupHeartbeat once what follows from it is in the journal."""
-        if self._repeats(shard, step, request):
+        if self.repeats(shard, step, request):
+            self._maybe_look_up(shard, step, shard.groups[request.body.group_id], request)
             return
         body = request.body
         try:
@@ -100,25 +101,11 @@ class ConsumerGroups(NewerGroups[ConsumerGroup]):
         work = partial(self._heard, shard, group, said)
         self.take_turn(shard, step, group, Turn(work, told, size=said.bytes))
 
-    def _repeats(self, shard: GroupShard, step: Step, request: Call) -> bool:
-        """Answer a heartbeat whose turn would change nothing; False: it needs its turn."""
-        group = shard.groups.get(request.body.group_id)
-        if group is None or group.consumer is None or group.share is not None:
-            return False
-        old = group.recorded and not group.foreign
-        if old or group.is_classic or group.state is State.DEAD:
-            return False
-        member = heartbeat.repeats(group.consumer, request, step.now_ms)
-        if member is None:
-            return False
-        limits = self.limits(group.group_id)
-        shard.set_timer(SESSION, group, step.now_ms + limits.session_ms, member.member_id)
-        step.answer(
-            request.answer, member_id=member.member_id, member_epoch=member.epoch,
-            heartbeat_interval_ms=limits.heartbeat_ms,
-        )  # fmt: skip
-        self._maybe_look_up(shard, step, group, request)
-        return True
+    def _no_news(
+        self, shard: GroupShard, step: Step, group: Group, member: Member, request: Call
+    ) -> Body | None:  # fmt: skip
+        assert group.consumer is not None, group.group_id
+        return {} if heartbeat.says_nothing(group.consumer, member, request.body) else None
 
     def _group(self, shard: GroupShard, step: Step, body: Any) -> Group:
         """The group of a heartbeat, which is a consumer group from now on.  Raises: Refusal."""

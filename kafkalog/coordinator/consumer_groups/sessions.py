@@ -13,9 +13,9 @@ from kafkalog.coordinator.consumer_groups.epochs import Limits
 from kafkalog.coordinator.consumer_groups.refusal import Refusal
 from kafkalog.coordinator.consumer_groups.topics import Topics
 from kafkalog.coordinator.consumer_groups.turns import Manner, Turn, end, take_turn
-from kafkalog.coordinator.groups.group import Group
+from kafkalog.coordinator.groups.group import Group, State
 from kafkalog.coordinator.groups.shard import GroupShard
-from kafkalog.coordinator.step import Body, Step
+from kafkalog.coordinator.step import Body, Call, Step
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["NewerGroups", "OwnSettings", "nobody"]
@@ -58,6 +58,14 @@ class NewerGroups(Generic[G]):
     ) -> None:  # fmt: skip
         """Remove a member."""
 
+    @abstractmethod
+    def _no_news(
+        self, shard: GroupShard, step: Step, group: Group, member: Any, request: Call
+    ) -> Body | None:
+        """The heartbeat of a member that has what the settled target assignment gives it: the
+        fields of its answer that only this type has; None: it needs its turn, as it says something
+        new, or is to be told something."""
+
     def _watch(self, shard: GroupShard, step: Step, group: Group, member: Any) -> None:
         """A member has changed: its other timers follow."""
 
@@ -75,6 +83,32 @@ class NewerGroups(Generic[G]):
             if name in own:
                 found = found._replace(**{field: own[name]})
         return found
+
+    def repeats(self, shard: GroupShard, step: Step, request: Call) -> bool:
+        """Answer a heartbeat whose turn would change nothing, as most are; False: it needs its
+        turn."""
+        body = request.body
+        group = shard.groups.get(body.group_id)
+        state = None if group is None else self.state_of(group)
+        if group is None or state is None or not _at_rest(group):
+            return False
+        member = state.members.get(body.member_id)
+        if member is None or body.member_epoch != member.epoch:
+            return False
+        if (member.client_id, member.client_host) != (request.client_id, request.client_host):
+            return False
+        if not member.reconciled(state.assignment_epoch) or not state.settled(step.now_ms):
+            return False
+        more = self._no_news(shard, step, group, member, request)
+        if more is None:
+            return False
+        limits = self.limits(group.group_id)
+        shard.set_timer(self.session, group, step.now_ms + limits.session_ms, member.member_id)
+        step.answer(
+            request.answer, member_id=member.member_id, member_epoch=member.epoch,
+            heartbeat_interval_ms=limits.heartbeat_ms, **more,
+        )  # fmt: skip
+        return True
 
     def take_turn(self, shard: GroupShard, step: Step, group: Group, turn: Turn) -> None:
         """Do work on a group in its turn."""
@@ -151,6 +185,14 @@ class NewerGroups(Generic[G]):
         """The group's partition has left this node."""
         if self.state_of(group) is not None:
             end(step, group, ErrorCode.NOT_COORDINATOR)
+
+
+def _at_rest(group: Group) -> bool:
+    """True for a group of one type, which has left no other."""
+    if (group.consumer, group.share, group.streams).count(None) != 2:
+        return False
+    old = group.recorded and not group.foreign
+    return not old and not group.is_classic and group.state is not State.DEAD
 
 
 def nobody(step: Step, code: ErrorCode, message: str | None, body: Body) -> None:

@@ -95,6 +95,8 @@ class ShareGroups(NewerGroups[ShareGroup]):
 
     def heartbeat(self, shard: GroupShard, step: Step, request: Call) -> None:
         """Answer a ShareGroupHeartbeat once what follows from it is in the journal."""
+        if self.repeats(shard, step, request):
+            return
         body = request.body
         try:
             heartbeat.check(body)
@@ -118,6 +120,15 @@ class ShareGroups(NewerGroups[ShareGroup]):
 
         work = partial(self._heard, shard, group, said, new)
         self.take_turn(shard, step, group, Turn(work, told, size=said.bytes))
+
+    def _no_news(
+        self, _shard: GroupShard, step: Step, group: Group, _member: Member, request: Call
+    ) -> Body | None:  # fmt: skip
+        body = request.body
+        assert group.share is not None, group.group_id
+        if body.subscribed_topic_names is not None or body.rack_id is not None:
+            return None
+        return {} if states.is_complete(group.share, self.topics, step.wall_ms) else None
 
     def existing(self, shard: GroupShard, group_id: str) -> Group:
         """A share group that there is.  Raises: Refusal."""

@@ -60,6 +60,9 @@ class ShareGroup(NewerGroup[Member, UUID]):
 
     states: States | None = None
     """None: there is no record of them."""
+    complete = False
+    """True once all partitions of the topics were seen to be kept and assigned; until something of
+    it changes, nobody looks again."""
 
     @property
     def state(self) -> ShareState:
@@ -69,4 +72,20 @@ class ShareGroup(NewerGroup[Member, UUID]):
     def put_states(self, states: States | None) -> None:
         """Set the share partitions of the group."""
         self.weight.add(_states_bytes(states) - _states_bytes(self.states))
-        self.states = states
+        self.states, self.complete = states, False
+
+    def put_target(
+        self, member_id: str, partitions: Mapping[UUID, frozenset[int]] | None
+    ) -> None:  # fmt: skip
+        """As of any group."""
+        self.complete = False
+        super().put_target(member_id, partitions)
+
+    def looked(self, until_ms: int, epoch: int) -> None:
+        """As of any group: the topics, or their sizes, may be others."""
+        self.complete = False
+        super().looked(until_ms, epoch)
+
+    def _count(self, topic: str, by_name: int, by_regex: int) -> None:
+        self.complete = False
+        super()._count(topic, by_name, by_regex)

@@ -15,7 +15,8 @@ from kafkalog.coordinator.share_state.persister import UNINITIALIZED_OFFSET, Ini
 
 __all__ = [
     "UNKNOWN", "Partitions", "assignable", "forgetting", "forgotten", "initialized",
-    "initializing", "not_initialized", "of_existing", "requests", "to_assign", "to_initialize",
+    "initializing", "is_complete", "not_initialized", "of_existing", "requests", "to_assign",
+    "to_initialize",
 ]  # fmt: skip
 
 UNKNOWN = "<UNKNOWN>"
@@ -124,6 +125,16 @@ def to_assign(group: ShareGroup) -> bool:
         kept.name in group.topics and kept.partitions != assigned.get(topic, set())
         for topic, kept in group.states.initialized.items()
     )
+
+
+def is_complete(group: ShareGroup, topics: Topics, wall_ms: int) -> bool:
+    """True if the states of all partitions of subscribed topics are kept, and all are assigned:
+    a heartbeat has nothing to begin."""
+    if not group.complete:
+        begun = group.states is not None and bool(group.states.initializing)
+        missing = begun or to_initialize(group, topics, wall_ms, 0) or to_assign(group)
+        group.complete = not missing
+    return group.complete
 
 
 # ---- deletion ------------------------------------------------------------------------------

@@ -115,12 +115,11 @@ def heartbeat(
         "member_id": moved.member_id,
         "member_epoch": moved.epoch,
         "heartbeat_interval_ms": now.limits.heartbeat_ms,
-        "task_offset_interval_ms": outside.settings.offsets_ms,
-        "acceptable_recovery_lag": outside.settings.lag,
     }
     if said.epoch == JOINING or moved.assigned != before.assigned or _missed(said, moved):
         answer |= task_fields(moved.assigned)
-    answer |= _endpoints(changes, before, moved, said, now, replaced)
+    endpoints = _endpoints(changes, before, moved, said, now, replaced)
+    answer |= always_told(outside.settings, group) | endpoints
     if new:  # as Kafka answers the first heartbeat of all
         changes.endpoint_epoch(0)
         answer["endpoint_information_epoch"] = 0
@@ -334,6 +333,27 @@ def _reconciled(
 # ---- the answer ----------------------------------------------------------------------------
 
 
+def always_told(settings: TaskSettings, group: StreamsGroup) -> Body:
+    """The fields of every answer that only streams groups have."""
+    return {
+        "task_offset_interval_ms": settings.offsets_ms,
+        "acceptable_recovery_lag": settings.lag,
+        "endpoint_information_epoch": group.endpoint_epoch,
+        "status": [],
+    }
+
+
+def no_status(group: StreamsGroup, member: StreamsMember, settings: TaskSettings) -> bool:
+    """True if a member of a settled group is to be told of no problem, and the topology and the
+    settings are those of the target assignment."""
+    found, known = group.configured, group.topology
+    if found is None or found.problem is not None or known is None or group.shutdown is not None:
+        return False
+    same = found.epoch == group.validated_epoch and settings.configs == group.configs
+    has = {key for key, _ in member.tags}
+    return same and member.topology_epoch >= known.epoch and has.issuperset(settings.tags)
+
+
 def _endpoints(
     changes: StreamsChanges, before: StreamsMember, member: StreamsMember, said: Said, now: Now,
     replaced: str | None,
@@ -343,14 +363,13 @@ def _endpoints(
     moved = member.assigned != before.assigned and member.endpoint is not None
     if moved or member.endpoint != before.endpoint:
         changes.endpoint_epoch(group.endpoint_epoch + 1)
-    answer: Body = {"endpoint_information_epoch": group.endpoint_epoch}
-    if group.endpoint_epoch != said.endpoint_epoch:
-        others = [
-            one for name, one in group.members.items() if name not in (member.member_id, replaced)
-        ]
-        rows = by_endpoint([*others, member], group.configured, now.topics)
-        answer["partitions_by_user_endpoint"] = rows
-    return answer
+    if group.endpoint_epoch == said.endpoint_epoch:
+        return {}
+    others = [
+        one for name, one in group.members.items() if name not in (member.member_id, replaced)
+    ]
+    rows = by_endpoint([*others, member], group.configured, now.topics)
+    return {"partitions_by_user_endpoint": rows}
 
 
 def _note_problems(

@@ -8,15 +8,22 @@ from typing import Any, NamedTuple
 from kafkalog.coordinator.consumer_groups.epochs import heard_bytes, invalid, not_empty
 from kafkalog.coordinator.consumer_groups.member import JOINING, LEFT_STATIC
 from kafkalog.coordinator.streams_groups.configured import Part
-from kafkalog.coordinator.streams_groups.member import Endpoint, Role, TasksOf, tag_bytes
+from kafkalog.coordinator.streams_groups.member import (
+    Endpoint,
+    Role,
+    StreamsMember,
+    TasksOf,
+    tag_bytes,
+)
 from kafkalog.coordinator.streams_groups.records import tags_in
-from kafkalog.coordinator.streams_groups.state import task_offset_bytes
+from kafkalog.coordinator.streams_groups.state import StreamsGroup, task_offset_bytes
 from kafkalog.coordinator.streams_groups.topology import Topology, check_topology, topology_in
 
-__all__ = ["Said", "check", "check_tasks", "said_in"]
+__all__ = ["Said", "check", "check_tasks", "said_in", "says_nothing"]
 
 OFFSETS_MAX = 100_000
 """Offsets of tasks in one heartbeat."""
+_NOTHING_NEW = (None,) * 10
 _OWNED = {
     Role.ACTIVE: "active_tasks", Role.STANDBY: "standby_tasks", Role.WARMUP: "warmup_tasks",
 }  # fmt: skip
@@ -108,6 +115,20 @@ def said_in(body: Any, version: int, client_id: str, client_host: str) -> Said:
         _offsets(body.task_offsets), _offsets(body.task_end_offsets),
         body.shutdown_application, body.endpoint_information_epoch, client_id, client_host,
     )  # fmt: skip
+
+
+def says_nothing(group: StreamsGroup, member: StreamsMember, body: Any) -> bool:
+    """True for a heartbeat of a member that says nothing new, and knows all endpoints."""
+    says = (
+        body.topology, body.active_tasks, body.standby_tasks, body.warmup_tasks, body.process_id,
+        body.user_endpoint, body.client_tags, body.task_offsets, body.task_end_offsets,
+        body.rack_id,
+    )  # fmt: skip
+    if says != _NOTHING_NEW or body.rebalance_timeout_ms != -1 or body.shutdown_application:
+        return False
+    if body.instance_id is not None and group.static.get(body.instance_id) != member.member_id:
+        return False
+    return bool(body.endpoint_information_epoch == group.endpoint_epoch)
 
 
 def _owned(body: Any) -> Mapping[TasksOf, Collection[int]] | None:

@@ -26,7 +26,7 @@ from kafkalog.coordinator.streams_groups.describe import described
 from kafkalog.coordinator.streams_groups.heartbeat import Creatable, Outside, TaskSettings
 from kafkalog.coordinator.streams_groups.member import StreamsMember, StreamsState
 from kafkalog.coordinator.streams_groups.outside import CreateTopics
-from kafkalog.coordinator.streams_groups.said import Said, check, said_in
+from kafkalog.coordinator.streams_groups.said import Said, check, said_in, says_nothing
 from kafkalog.coordinator.streams_groups.state import Failure, StreamsGroup
 from kafkalog.coordinator.streams_groups.topology import InternalTopic
 from kafkalog.wire.error_codes import ErrorCode
@@ -101,6 +101,8 @@ class StreamsGroups(NewerGroups[StreamsGroup]):
 
     def heartbeat(self, shard: GroupShard, step: Step, request: Call) -> None:
         """Answer a StreamsGroupHeartbeat once what follows from it is in the journal."""
+        if self.repeats(shard, step, request):
+            return
         body = request.body
         try:
             check(body)
@@ -123,6 +125,18 @@ class StreamsGroups(NewerGroups[StreamsGroup]):
 
         work = partial(self._heard, shard, group, said, creatable, creates)
         self.take_turn(shard, step, group, Turn(work, told, size=said.bytes))
+
+    def _no_news(
+        self, shard: GroupShard, _step: Step, group: Group, member: StreamsMember, request: Call
+    ) -> Body | None:  # fmt: skip
+        streams = group.streams
+        assert streams is not None, group.group_id
+        if not says_nothing(streams, member, request.body) or shard.has_timer(DELAY, group):
+            return None
+        settings = self.settings(group.group_id)
+        if not heartbeat.no_status(streams, member, settings):
+            return None
+        return heartbeat.always_told(settings, streams)
 
     def _group(self, shard: GroupShard, step: Step, body: Any) -> Group:
         """The group of a heartbeat, which is a streams group from now on.  Raises: Refusal."""

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kafkalog.coordinator.consumer_groups import heartbeat
+from kafkalog.coordinator.consumer_groups.service import ConsumerGroups
 from kafkalog.coordinator.groups.group import Group
 from kafkalog.wire import apis
 from tests.unit.coordinator.consumer_calls import MODERN, ConsumerDesk, given
@@ -147,7 +148,7 @@ def test_the_short_way_has_the_same_outcome(
         )
 
     short = outcome()
-    monkeypatch.setattr(heartbeat, "repeats", lambda *_: None)
+    monkeypatch.setattr(ConsumerGroups, "_no_news", lambda *_: None)
     assert str(short) == str(outcome())
 
 
