@@ -5,10 +5,11 @@ For C the same is in `_native/base/system.h`.
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
-__all__ = ["Wake", "end_with_parent", "parent_descriptor", "private_file", "processors"]
+__all__ = ["Wake", "ends_with_parent", "parent_descriptor", "private_file", "processors"]
 
 LINUX = sys.platform == "linux"
 """True if Linux's own calls are used; a test sets it to False."""
@@ -97,13 +98,16 @@ def parent_descriptor() -> int | None:
     return None
 
 
-def end_with_parent() -> None:
-    """In a new process: end when its parent is gone, however that ended.
+def ends_with_parent() -> Callable[[], object] | None:
+    """For `preexec_fn` of a new process: it ends when its parent is gone, however that ended.
 
-    Only Linux can; elsewhere a killed parent leaves it running.
+    Everything is imported here: a forked child may hang on a lock of the import, or of
+    the dynamic linker, that another thread had.  None: only Linux can; elsewhere a killed parent
+    leaves it running.
     """
-    if LINUX:
-        import ctypes
-        import signal
+    if not LINUX:
+        return None
+    import ctypes
+    import signal
 
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    return partial(ctypes.CDLL(None).prctl, PR_SET_PDEATHSIG, signal.SIGTERM)

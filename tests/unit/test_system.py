@@ -14,6 +14,7 @@ import pytest
 from kafkalog import system
 from kafkalog.client.link.wake_event import Bell
 from tests.support.forms import PORTABLE
+from tests.support.waiting import LIMIT_S
 
 FORMS = [pytest.param(True, marks=pytest.mark.skipif(PORTABLE, reason="the other form")), False]
 
@@ -111,3 +112,47 @@ def test_the_end_of_a_parent_is_seen() -> None:
 def test_without_a_way_to_see_it_there_is_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system, "LINUX", False)
     assert system.parent_descriptor() is None
+
+
+FORKING = """
+import os, sys, kafkalog.cli.cluster.trying
+from kafkalog.system import ends_with_parent
+ends = ends_with_parent()
+before = len(sys.modules)
+child = os.fork()
+if child == 0:
+    ends()
+    os._exit(len(sys.modules) - before)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+"""Exits with the number of modules that the child has imported."""
+
+
+@pytest.mark.skipif(PORTABLE, reason="the other form")
+def test_a_forked_child_imports_nothing() -> None:
+    """Another thread may have had a lock of the import at the fork."""
+    assert subprocess.run([sys.executable, "-c", FORKING], check=False).returncode == 0
+
+
+@pytest.mark.skipif(PORTABLE, reason="the other form")
+def test_a_child_ends_with_its_parent() -> None:
+    code = """
+import subprocess
+from kafkalog.system import ends_with_parent
+with subprocess.Popen(["cat"], stdin=subprocess.PIPE, preexec_fn=ends_with_parent()) as child:
+    print(child.pid, flush=True)
+    child.wait()
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        child = os.pidfd_open(int(parent.stdout.readline()))
+        try:
+            parent.kill()
+            assert select.select([child], [], [], LIMIT_S)[0]
+        finally:
+            os.close(child)
+
+
+def test_elsewhere_a_child_does_not_end_with_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system, "LINUX", False)
+    assert system.ends_with_parent() is None

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from kafkalog.cli.common import CommandError
-from kafkalog.system import end_with_parent
+from kafkalog.system import ends_with_parent
 
 __all__ = ["Process"]
 
@@ -34,7 +34,7 @@ class Process:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=end_with_parent,
+                preexec_fn=ends_with_parent(),
             )
         self.pid = self._process.pid
 
