@@ -8,7 +8,7 @@ from kafkalog.console.asked import Refused, text_of, whole_of
 from kafkalog.console.person import Person
 from kafkalog.types import TopicPartition
 
-__all__ = ["create_topic", "delete_topic", "produce", "reset_offsets"]
+__all__ = ["create_topic", "delete_topic", "produce", "reset_offsets", "subject"]
 
 VALUE_CHARS_MAX = 500_000
 CONFIGS_MAX = 100
@@ -16,7 +16,19 @@ HEADERS_MAX = 100
 PARTITIONS_MAX = 100_000
 TO = ("first", "last", "offset", "time")
 
+SUBJECT_CHARS_MAX = 300
+_SUBJECTS = {"group": "group", "topic": "topic", "name": "topic"}
+
 Body = dict[str, Any]
+
+
+def subject(body: Body) -> str:
+    """The things that a change is about, as its line in the log names them; nothing is checked."""
+    found = [
+        f"{kind} {body[field]!r}"[:SUBJECT_CHARS_MAX]
+        for field, kind in _SUBJECTS.items() if field in body
+    ]  # fmt: skip
+    return ", ".join(found) or "nothing"
 
 
 def produce(person: Person, body: Body) -> dict[str, Any]:

@@ -130,19 +130,16 @@ class Person:
         self.view: View | None = None
         """The cluster at the last sample; None: there was none yet."""
 
-    @classmethod
-    def of_login(cls, place: Place, user: str, password: str) -> Person:
-        """The person, if a broker lets them in.
+    def log_in(self) -> None:
+        """Ask a broker to let them in; if it does not, the clients are closed.
 
-        Raises: AuthenticationFailed: it does not; Timeout, ...
+        Raises: AuthenticationFailed; Timeout, ...; Closed: `interrupt` came first.
         """
-        person = cls(place, user, password)
         try:
-            person.admin.describe_cluster()
+            self.admin.describe_cluster()
         except BaseException:
-            person.close()
+            self.close()
             raise
-        return person
 
     @property
     def admin(self) -> Admin:

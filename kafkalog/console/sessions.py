@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable
 from hashlib import sha256
+from ipaddress import IPv6Address, ip_address
 from typing import Generic, TypeVar
 
 __all__ = ["Attempts", "Passes", "Session", "Sessions", "same"]
@@ -20,10 +21,13 @@ LIFE_S = 12 * 60 * 60.0
 """A session ends this long after its login."""
 
 WINDOW_S = 60.0
-FAILURES_MAX = 10
-"""Failed logins of one address, and of one user, in a window."""
-FAILURES_OF_ALL_MAX = 100
-"""Failed logins of all in a window; it also bounds the addresses and users remembered."""
+FAILURES_MAX, OF_ADDRESS_MAX = 10, 30
+"""Failed logins in a window: of one user from one address, and of all users from one address.  A
+user's failures elsewhere do not count, so that nobody locks others out."""
+ADDRESSES_MAX = 1_000
+"""Addresses with failures that are remembered, those that failed last."""
+HOST_BITS = 64
+"""Of IPv6: one host may have all addresses that differ only in these."""
 TOKEN_CHARS_MAX = 64
 
 
@@ -140,29 +144,58 @@ class Attempts:
 
     def __init__(self) -> None:
         """Nobody has failed."""
-        self._failed: list[tuple[float, str, str]] = []
+        # When, and which user; by network, the one that failed last comes last.
+        self._failed: dict[str, list[tuple[float, str]]] = {}
+
+    def __len__(self) -> int:
+        """Networks that are remembered."""
+        return len(self._failed)
 
     def wait_s(self, address: str, user: str, now_s: float) -> float:
-        """How long a login from this address, or of this user, is still refused; 0: it is not."""
-        self._failed = [one for one in self._failed if now_s - one[0] < WINDOW_S]
-        of_address = [one for one in self._failed if one[1] == address]
-        of_user = [one for one in self._failed if one[2] == user]
-        waits = [0.0]
-        for some, most in (
-            (of_address, FAILURES_MAX), (of_user, FAILURES_MAX),
-            (self._failed, FAILURES_OF_ALL_MAX),
-        ):  # fmt: skip
-            if len(some) >= most:
-                waits.append(some[-most][0] + WINDOW_S - now_s)
-        return max(waits)
+        """How long a login of this user from this address is still refused; 0: it is not."""
+        for network, failed in list(self._failed.items()):
+            if now_s - failed[-1][0] < WINDOW_S:
+                break
+            del self._failed[network]
+        recent = [
+            one for one in self._failed.get(_network(address), ()) if now_s - one[0] < WINDOW_S
+        ]
+        of_user = [one for one in recent if one[1] == user]
+        waits = [
+            some[-most][0] + WINDOW_S - now_s
+            for some, most in ((of_user, FAILURES_MAX), (recent, OF_ADDRESS_MAX))
+            if len(some) >= most
+        ]
+        return max(waits, default=0.0)
 
     def begin(self, address: str, user: str, now_s: float) -> None:
         """A login counts as failed until `succeed`, so that many at once are limited, too."""
-        self._failed.append((now_s, address, user))
+        network = _network(address)
+        failed = self._failed.pop(network, [])
+        self._failed[network] = [*failed[1 - OF_ADDRESS_MAX :], (now_s, user)]
+        if len(self._failed) > ADDRESSES_MAX:
+            del self._failed[next(iter(self._failed))]
 
     def succeed(self, address: str, user: str) -> None:
         """The last one of this user from this address was right."""
-        for index in reversed(range(len(self._failed))):
-            if self._failed[index][1:] == (address, user):
-                del self._failed[index]
-                return
+        network = _network(address)
+        failed = self._failed.get(network, [])
+        for index in reversed(range(len(failed))):
+            if failed[index][1] == user:
+                del failed[index]
+                break
+        if not failed:
+            self._failed.pop(network, None)
+
+
+def _network(address: str) -> str:
+    """The addresses that one host may have, as a text."""
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if not isinstance(found, IPv6Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return f"{int(found) >> HOST_BITS:x}"

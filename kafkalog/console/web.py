@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl
 
 from kafkalog import errors
 from kafkalog.console.asked import Asked, Refused
+from kafkalog.console.changes import subject
 from kafkalog.console.person import Person, Place
 from kafkalog.console.routes import CHANGES, READS
 from kafkalog.console.sessions import Attempts, Passes, Session, Sessions, same
@@ -37,6 +38,8 @@ THREADS = 8
 """Requests that ask brokers at the same time."""
 AT_ONCE_MAX = 3
 """Those of one session; its others wait, so that none takes all threads."""
+LOGINS_MAX = 4
+"""Logins at the same time; a broker may take long to refuse one."""
 WAITING_MAX = 48
 """Requests that wait for a thread or are served; another one is refused."""
 PAGES_MAX = 4
@@ -104,6 +107,9 @@ class Web:
         self._settings = settings
         self._statics = read_statics()
         self._sessions = Sessions[Person](lambda: secrets.token_urlsafe(24))
+        self._arriving: set[Person] = set()
+        """Those that log in: they have clients and no session yet."""
+        self._logins = asyncio.Semaphore(LOGINS_MAX)
         self._passes = Passes(lambda: secrets.token_urlsafe(24))
         self._attempts = Attempts()
         self._threads = ThreadPoolExecutor(THREADS, "kafkalog console")
@@ -256,8 +262,17 @@ class Web:
             raise Refused(404, f"found {name[:100]!r}, wanted one of {', '.join(CHANGES)}")
         if not self._settings.write:
             raise Refused(403, "this console is read-only: kafkalog.console.write is false")
-        _logger.info("console: %r: %s", session.user or "anonymous", name)
-        return await self._ask(session, partial(change, session.person, body))
+        outcome = "interrupted: perhaps it was done"
+        try:
+            answer = await self._ask(session, partial(change, session.person, body))
+            outcome = "done"
+            return answer
+        except (errors.KafkalogError, Refused) as problem:
+            outcome = f"failed: {problem}"
+            raise
+        finally:
+            user = session.user or "anonymous"
+            _logger.info("console: %r: %s, %s: %s", user, name, subject(body), outcome)
 
     async def _login(self, address: str, body: Any, secure: bool, old: str) -> Answer:
         place = self._settings.place
@@ -273,14 +288,20 @@ class Web:
         if wait_s:
             raise Refused(429, f"too many failed logins; try again in {wait_s:.0f} s")
         self._attempts.begin(address, user, time.monotonic())
+        person = Person(place, user, password)
+        self._arriving.add(person)
         try:
-            person = await self._run(partial(Person.of_login, place, user, password))
+            async with self._logins:
+                await self._run(person.log_in)
         except errors.SaslAuthenticationFailed:
             _logger.warning("console: a login as %r from %s failed", user, address)
             raise Refused(401, "wrong user or password") from None
-        except (errors.KafkalogError, Refused):  # nobody has said that they are wrong
+        except BaseException:  # nobody has said that they are wrong
             self._attempts.succeed(address, user)
+            self._part_from([person])
             raise
+        finally:
+            self._arriving.discard(person)
         self._attempts.succeed(address, user)
         self._part_from(self._sessions.end(old))
         token, gone = self._sessions.begin(user, person, time.monotonic())
@@ -323,13 +344,13 @@ class Web:
     def interrupt(self) -> None:
         """End waits for brokers, now and later."""
         self._ends = True
-        for one in self._persons():
+        for one in [*self._persons(), *tuple(self._arriving)]:
             one.interrupt()
 
     def close(self) -> None:
         """Close all clients; the server has ended."""
         self._ends = True
-        persons = self._persons()
+        persons = [*self._persons(), *self._arriving]
         for one in persons:
             one.interrupt()
         self._threads.shutdown(cancel_futures=True)

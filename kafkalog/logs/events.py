@@ -71,7 +71,8 @@ EVENTS: dict[str, tuple[Event, ...]] = {
     ),
     "console.server": (_of("console_failed", "error", "console: the server failed"),),
     "console.web": (
-        _of("console_change", "info", "console: %r: %s", "principal change"),
+        _of("console_change", "info", "console: %r: %s, %s: %s",
+            "principal change subject outcome"),
         _of("console_request_failed", "error", "console: a request failed"),
         _of("console_sample_failed", "error", "console: a sample failed"),
         _of("console_login_failed", "warning", "console: a login as %r from %s failed",

@@ -33,9 +33,13 @@ class Answer(NamedTuple):
 class Browser:
     """Requests with the cookies of earlier answers, one connection each."""
 
-    def __init__(self, url: str, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, url: str, tls: ssl.SSLContext | None = None, source: str | None = None
+    ) -> None:
+        """`source`: the address of its end of a connection."""
         self._at = urlsplit(url)
         self._tls = tls
+        self._source = None if source is None else (source, 0)
         self.cookie = ""
         self.csrf = ""
 
@@ -44,7 +48,7 @@ class Browser:
     ) -> Answer:
         host, port = self._at.hostname or "", self._at.port
         made = (
-            http.client.HTTPConnection(host, port, timeout=LIMIT_S) if self._tls is None
+            http.client.HTTPConnection(host, port, LIMIT_S, self._source) if self._tls is None
             else http.client.HTTPSConnection(host, port, timeout=LIMIT_S, context=self._tls)
         )  # fmt: skip
         given = {name.replace("_", "-"): value for name, value in headers.items()}

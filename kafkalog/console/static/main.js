@@ -22,11 +22,20 @@ const main = document.getElementById("main");
 const status = document.getElementById("status");
 let leaving = null;
 
+// A part of the address; one that was cut, or written by hand, stays as it is.
+function word(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 // A view's means: its words and fields in the address, a signal of its end, and the place for it.
 class View {
   constructor() {
     const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-    this.words = path.split("/").map(decodeURIComponent);
+    this.words = path.split("/").map(word);
     this.fields = Object.fromEntries(new URLSearchParams(query || ""));
     this.ends = new AbortController();
     this.signal = this.ends.signal;
@@ -92,7 +101,7 @@ async function open() {
   if (leaving) leaving.abort();
   const view = new View();
   leaving = view.ends;
-  const name = view.words[0] in VIEWS ? view.words[0] : "";
+  const name = Object.hasOwn(VIEWS, view.words[0]) ? view.words[0] : "";
   frame(UNDER[name] ?? name);
   if (!session.here) {
     login(view);

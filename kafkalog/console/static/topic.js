@@ -11,7 +11,7 @@ const TABS = { messages: "Messages", partitions: "Partitions", settings: "Settin
 
 export async function topic(view) {
   const name = view.words[1];
-  const tab = view.words[2] in TABS ? view.words[2] : "messages";
+  const tab = Object.hasOwn(TABS, view.words[2] ?? "") ? view.words[2] : "messages";
   const here = `#/topic/${encodeURIComponent(name)}`;
   const found = await view.get("partitions", { name, size: 1 });
   const box = h("div");

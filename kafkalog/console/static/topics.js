@@ -34,7 +34,7 @@ export async function topics(view) {
     const found = await view.get("topics", view.fields);
     if (mine !== turn) return;
     lead.textContent = summary(found);
-    const measured = {};
+    const measured = new Map(); // a topic may be called __proto__
     const draw = () =>
       box.replaceChildren(
         ...[
@@ -47,7 +47,7 @@ export async function topics(view) {
     for (let at = 0; at < names.length; at += 25) {
       const some = await view.get("measures", { names: names.slice(at, at + 25).join(",") });
       if (mine !== turn) return;
-      Object.assign(measured, some);
+      for (const [name, one] of Object.entries(some)) measured.set(name, one);
     }
     draw();
   }
@@ -84,7 +84,7 @@ function health(row) {
 }
 
 function list(found, measured, by, choose) {
-  const of = (row, name) => measured[row.name] && measured[row.name][name];
+  const of = (row, name) => (measured.get(row.name) ?? {})[name];
   if (!found.topics.length) return h("p.quiet", "No topic fits.");
   return table(
     "Topics",

@@ -204,6 +204,40 @@ def test_a_thousand_topics_are_one_page_of_fifty(reading: Page) -> None:
     assert [one.text for one in reading.all("td.name")] == ["t0998"]
 
 
+@pytest.mark.parametrize(("view", "title"), [
+    ("topic/%", "%"), ("topic/%E0%A4", "%E0%A4"), ("constructor", "Cluster"),
+    ("__proto__/x", "Cluster"), ("topic/orders/constructor", "orders"), ("%", "Cluster"),
+    ("topics?q=%", "Topics"),
+])  # fmt: skip
+def test_odd_addresses_show_a_page(reading: Page, view: str, title: str) -> None:
+    reading.open("groups")
+    reading.driver.get(f"{reading.url}#/{view}")
+    reading.said("h1", title)
+    reading.ready()
+    assert reading.problems() == []
+
+
+def test_topics_may_have_any_name(reading: Page, broker: kafkalog.Broker) -> None:
+    names = ["constructor", "__proto__"]
+    with kafkalog.Admin(broker) as admin:
+        admin.create_topics([kafkalog.NewTopic(name, 1) for name in names]).check()
+        try:
+            for name in names:
+
+                def listed(name: str = name) -> bool:
+                    """The server may know the topics of a moment ago."""
+                    reading.open(f"topics?q={name}")
+                    return bool(reading.all("tbody tr"))
+
+                wait_for(listed, f"{name} is listed", limit_s=60.0)
+                reading.said("tbody tr td:nth-child(4)", "0")
+                reading.press(name)
+                reading.said("h1", name)
+        finally:
+            admin.delete_topics(names).check()
+    assert reading.problems() == []
+
+
 def test_a_message_unfolds(reading: Page) -> None:
     """Markup in it is text."""
     reading.open("topic/orders")

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import socket
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import kafkalog
 from kafkalog.config.authorizer import STANDARD_AUTHORIZER
-from kafkalog.console import routes, sessions
+from kafkalog.console import person as person_module
+from kafkalog.console import routes, sessions, web
 from kafkalog.console.person import Person, Place, SegmentFacts, checked
 from kafkalog.errors import InvalidSetting, SaslAuthenticationFailed
 from tests.support import sasl
 from tests.support.console import Browser, console
+from tests.support.waiting import LIMIT_S, wait_for
 
 ALICE, ROOT = "alice", "bob"
 """A user with few rights, and one with all."""
@@ -116,12 +123,90 @@ def test_a_login_replaces_the_session(url: str) -> None:
 
 
 def test_wrong_passwords_are_refused_and_counted(place: Place) -> None:
-    wrong = [("alice", "x"), ("nobody", "x"), ("alice", PASSWORDS[ROOT]), ('a" x="', 'b"; \\')]
+    wrong = [("alice", "x"), ("alice", PASSWORDS[ROOT]), ('a" x="', 'b"; \\')]
+    wrong += [(f"nobody{number}", "x") for number in range(sessions.OF_ADDRESS_MAX - len(wrong))]
     with console(place) as server:
-        for number in range(sessions.FAILURES_MAX):
-            answer = Browser(server.url).log_in(*wrong[number % len(wrong)])
+        for one in wrong:
+            answer = Browser(server.url).log_in(*one)
             assert (answer.status, answer.json) == (401, {"error": "wrong user or password"})
         assert Browser(server.url).log_in(ALICE, PASSWORDS[ALICE]).status == 429
+        elsewhere = Browser(server.url, source="127.0.0.2")
+        assert elsewhere.log_in(ALICE, PASSWORDS[ALICE]).status == 200
+
+
+def test_logins_leave_threads_to_sessions(monkeypatch: pytest.MonkeyPatch, place: Place) -> None:
+    """However long a broker takes to refuse them."""
+    with console(place) as server, ThreadPoolExecutor(web.THREADS) as many:
+        alice = Browser(server.url)
+        alice.log_in(ALICE, PASSWORDS[ALICE])
+        refuses = threading.Event()
+
+        def slow(person: Person) -> None:
+            refuses.wait(LIMIT_S)
+            raise SaslAuthenticationFailed("wrong")
+
+        monkeypatch.setattr(Person, "log_in", slow)
+        try:
+            done = [many.submit(Browser(server.url).log_in, f"u{n}", "x") for n in range(8)]
+            wait_for(lambda: len(server._web._arriving) == len(done), "all try to log in")
+            assert alice.get("topics")["total"] == 1
+        finally:
+            refuses.set()
+        assert {one.result().status for one in done} == {401}
+
+
+def test_nobody_locks_a_user_out_from_elsewhere(place: Place) -> None:
+    with console(place) as server:
+        for _ in range(sessions.FAILURES_MAX):
+            assert Browser(server.url, source="127.0.0.2").log_in(ALICE, "x").status == 401
+        there = Browser(server.url, source="127.0.0.2")
+        assert there.log_in(ALICE, PASSWORDS[ALICE]).status == 429
+        assert Browser(server.url).log_in(ALICE, PASSWORDS[ALICE]).status == 200
+        assert there.log_in(ROOT, PASSWORDS[ROOT]).status == 200
+
+
+def test_closing_ends_a_login_and_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its broker is silent, and it has no session yet."""
+    monkeypatch.setattr(person_module, "REQUEST_MS", 10_000_000)
+    monkeypatch.setattr(person_module, "API_MS", 10_000_000)
+    given = checked({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}, "here")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with (
+            console(Place(lambda: f"127.0.0.1:{port}", given)) as server,
+            contextlib.ExitStack() as ends,
+        ):
+            body = b'{"user": "alice", "password": "x"}'
+            asked = ends.enter_context(socket.create_connection((server.host, server.port)))
+            asked.sendall(
+                b"POST /api/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+            )  # fmt: skip
+            opened = ends.enter_context(silent.accept()[0])
+            opened.settimeout(LIMIT_S)
+            server.close()
+            with contextlib.suppress(ConnectionResetError):
+                while opened.recv(1 << 16):
+                    pass
+
+
+def test_each_change_is_logged_with_its_subject_and_its_outcome(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "kafkalog.console.web")
+    root, alice = Browser(url), Browser(url)
+    root.log_in(ROOT, PASSWORDS[ROOT])
+    alice.log_in(ALICE, PASSWORDS[ALICE])
+    root.post("produce", topic="theirs", value="x")
+    alice.post("delete-topic", name="hers", again="hers")
+    root.post("reset-offsets", group="g\n", topic="theirs", to="first")
+    root.post("create-topic", name=["x"], partitions=1, replication=1)
+    found = [one.getMessage() for one in caplog.records if one.name == "kafkalog.console.web"]
+    assert found[0] == "console: 'bob': produce, topic 'theirs': done"
+    assert found[1].startswith("console: 'alice': delete-topic, topic 'hers': failed: ")
+    assert found[2] == "console: 'bob': reset-offsets, group 'g\\n', topic 'theirs': done"
+    assert found[3] == ("console: 'bob': create-topic, topic ['x']: failed: name: wanted a text")
+    assert len(found) == 4
 
 
 @pytest.mark.parametrize("fields", [

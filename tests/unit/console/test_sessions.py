@@ -84,22 +84,51 @@ def test_browsers_of_an_open_cluster_show_tokens_of_this_process() -> None:
         assert here.csrf(wrong) is None
 
 
-def test_failures_of_an_address_or_of_a_user_are_limited() -> None:
-    for key in (lambda n: ("here", f"u{n}"), lambda n: (f"at{n}", "alice")):
-        attempts = Attempts()
-        for number in range(sessions.FAILURES_MAX):
-            assert attempts.wait_s(*key(number), number) == 0
-            attempts.begin(*key(number), number)
-        assert attempts.wait_s(*key(0), 10.0) == sessions.WINDOW_S - 10.0
-        assert attempts.wait_s("elsewhere", "bob", 10.0) == 0
-        assert attempts.wait_s(*key(0), sessions.WINDOW_S) == 0
-
-
-def test_all_failures_are_limited() -> None:
+def test_failures_of_a_user_are_limited_where_they_came_from() -> None:
+    """Nobody locks a user out from elsewhere, however many addresses they have."""
     attempts = Attempts()
-    for number in range(sessions.FAILURES_OF_ALL_MAX):
-        attempts.begin(f"at{number}", f"u{number}", 0.0)
-    assert attempts.wait_s("elsewhere", "alice", 1.0) > 0
+    for number in range(sessions.FAILURES_MAX):
+        assert attempts.wait_s("here", "alice", number) == 0
+        attempts.begin("here", "alice", number)
+    for number in range(sessions.ADDRESSES_MAX - 1):
+        attempts.begin(f"10.0.{number >> 8}.{number & 255}", "alice", 9.0)
+    assert attempts.wait_s("here", "alice", 10.0) == sessions.WINDOW_S - 10.0
+    assert attempts.wait_s("here", "bob", 10.0) == 0
+    assert attempts.wait_s("elsewhere", "alice", 10.0) == 0
+    assert attempts.wait_s("here", "alice", sessions.WINDOW_S) == 0
+
+
+def test_one_address_cannot_try_many_users() -> None:
+    attempts = Attempts()
+    for number in range(sessions.OF_ADDRESS_MAX):
+        assert attempts.wait_s("here", f"u{number}", number / 10) == 0
+        attempts.begin("here", f"u{number}", number / 10)
+    assert attempts.wait_s("here", "another", 10.0) == sessions.WINDOW_S - 10.0
+    assert attempts.wait_s("elsewhere", "another", 10.0) == 0
+
+
+def test_the_addresses_of_one_network_count_together() -> None:
+    """A host has as many addresses of IPv6 as it likes, with the same first 64 bits."""
+    attempts = Attempts()
+    for number in range(sessions.OF_ADDRESS_MAX):
+        attempts.begin(f"2001:db8::{number:x}", f"u{number}", 0.0)
+    assert attempts.wait_s("2001:db8::ffff:1", "alice", 1.0) > 0
+    assert attempts.wait_s("2001:db8:0:1::1", "alice", 1.0) == 0
+    attempts = Attempts()
+    for number in range(sessions.OF_ADDRESS_MAX):
+        attempts.begin(f"::ffff:10.0.0.{number}", f"u{number}", 0.0)
+    assert attempts.wait_s("::ffff:10.0.1.1", "alice", 1.0) == 0
+    for _ in range(sessions.FAILURES_MAX):
+        attempts.begin("::ffff:10.0.1.1", "alice", 0.0)
+    assert attempts.wait_s("10.0.1.1", "alice", 1.0) > 0
+
+
+def test_failures_that_are_remembered_are_bounded() -> None:
+    attempts = Attempts()
+    for number in range(3 * sessions.ADDRESSES_MAX):
+        attempts.begin(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", "alice", 0.0)
+    assert len(attempts) == sessions.ADDRESSES_MAX
+    assert attempts.wait_s("x", "alice", sessions.WINDOW_S) == 0 == len(attempts)
 
 
 def test_a_login_that_succeeds_is_forgotten() -> None:
