@@ -20,6 +20,8 @@ MEMBERS_MAX, ASSIGNED_MAX = 500, 5_000
 """Members of a group that are shown, and their partitions together."""
 CLIENT_CHARS_MAX = 500
 """The beginning of what a client says of itself."""
+OPEN_MAX = 1_000
+"""Partitions of open transactions that a page shows, together."""
 OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
 """States of a transaction that has not ended."""
 KINDS = ("", "classic", "consumer", "share", "streams")
@@ -114,10 +116,11 @@ def transactions(person: Person, asked: Asked) -> dict[str, Any]:
     ]
     shown, where = page(asked, found)
     more = person.admin.describe_transactions([one.name for one in shown])
-    return {**where, "transactions": [_transaction(one, more) for one in shown]}
+    most = OPEN_MAX // max(1, len(shown))
+    return {**where, "transactions": [_transaction(one, more, most) for one in shown]}
 
 
-def _transaction(listed: Any, more: Any) -> dict[str, Any]:
+def _transaction(listed: Any, more: Any, most: int) -> dict[str, Any]:
     row = {"name": listed.name, "state": listed.state, "producer": listed.producer_id,
            "coordinator": listed.coordinator}  # fmt: skip
     try:
@@ -128,5 +131,5 @@ def _transaction(listed: Any, more: Any) -> dict[str, Any]:
         **row, "state": info.state, "epoch": info.epoch, "timeout_ms": info.timeout_ms,
         "start_ms": info.start_ms if info.state in OPEN and info.start_ms >= 0 else None,
         "partition_count": len(info.partitions),
-        "partitions": [list(tp) for tp in info.partitions[:100]],
+        "partitions": [list(tp) for tp in info.partitions[:most]],
     }  # fmt: skip

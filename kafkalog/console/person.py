@@ -6,13 +6,14 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kafkalog import errors
 from kafkalog.client.admin import Admin
 from kafkalog.client.consumer.consumer import Consumer
 from kafkalog.client.link.metadata import TopicInfo
 from kafkalog.client.producer.producer import Producer
+from kafkalog.console.readers import Readers
 from kafkalog.types import TopicPartition
 from kafkalog.watch.history import History
 from kafkalog.watch.sampler import Sampler
@@ -31,7 +32,6 @@ TOPIC_MS = 3_000
 POINTS, SERIES_MAX = 360, 500
 """An hour is remembered, with a sample every 10 s: at most 3 MB."""
 FETCH_BYTES, PARTITION_BYTES = 4 << 20, 1 << 20
-CLOSE_MS = 1_000
 UNUSED_S = 60.0
 """After this time an unused client is closed; longer than any call takes."""
 _MODULES = {"PLAIN": "plain.Plain", "SCRAM-SHA-256": "scram.Scram", "SCRAM-SHA-512": "scram.Scram"}
@@ -113,12 +113,10 @@ class Person:
         self.user = user
         self._config = place.config_of(user, password)
         self._lock = threading.Lock()  # guards the clients' beginning and end, and the topics
-        self._reads = threading.Lock()  # held while records are read
         self._writes = threading.Lock()
         self._admin: Admin | None = None
-        self._reader: Consumer | None = None
-        self._isolation = ""  # the reader's; changed while `_reads` is held
-        self._used_s = self._read_s = 0.0
+        self._readers = Readers(self._consumer)
+        self._used_s = 0.0
         self._closed = False
         self._known: tuple[float, Mapping[str, TopicInfo]] = (0.0, {})
         # Only the thread that samples uses these.
@@ -163,53 +161,23 @@ class Person:
             api_timeout_ms=API_MS, config=self._config,
         )  # fmt: skip
 
-    @contextlib.contextmanager
-    def reader(self, committed: bool) -> Iterator[Consumer]:
-        """A consumer without a group, for one reader at a time.  `committed`: of ended
-        transactions only.
+    def reader(self, committed: bool) -> contextlib.AbstractContextManager[Consumer]:
+        """A consumer without a group, for one request.  `committed`: of ended transactions only.
 
         Raises: Closed, Timeout.
         """
-        if not self._reads.acquire(timeout=API_MS / 1000):
-            raise errors.Timeout("other requests of this session still read records")
-        try:
-            made = self._consumer(committed)
-            try:
-                yield made
-                made.assign([])
-            except BaseException:
-                self._drop_reader()
-                raise
-        finally:
-            self._reads.release()
+        return self._readers.lend(committed, API_MS / 1000)
 
     def _consumer(self, committed: bool) -> Consumer:
-        """The last reader, if it fits: those who follow messages ask again and again."""
-        isolation = "read_committed" if committed else "read_uncommitted"
-        if self._isolation != isolation:
-            self._drop_reader()
-        with self._lock:
-            if self._closed:
-                raise errors.Closed("this session has ended")
-            if self._reader is None:
-                config = {
-                    **self._config, "request.timeout.ms": REQUEST_MS,
-                    "default.api.timeout.ms": API_MS, "enable.auto.commit": False,
-                    "fetch.max.bytes": FETCH_BYTES, "max.partition.fetch.bytes": PARTITION_BYTES,
-                    "fetch.max.wait.ms": 100,
-                }  # fmt: skip
-                self._reader = Consumer(
-                    self.place.brokers(), client_id=CLIENT_ID, auto_offset_reset="earliest",
-                    isolation=isolation, config=config,
-                )  # fmt: skip
-            self._isolation, self._read_s = isolation, time.monotonic()
-            return self._reader
-
-    def _drop_reader(self) -> None:
-        with self._lock:
-            made, self._reader = self._reader, None
-        if made is not None:
-            made.close(commit=False, timeout_ms=CLOSE_MS)
+        config = {
+            **self._config, "request.timeout.ms": REQUEST_MS, "default.api.timeout.ms": API_MS,
+            "enable.auto.commit": False, "fetch.max.bytes": FETCH_BYTES,
+            "max.partition.fetch.bytes": PARTITION_BYTES, "fetch.max.wait.ms": 100,
+        }  # fmt: skip
+        return Consumer(
+            self.place.brokers(), client_id=CLIENT_ID, auto_offset_reset="earliest",
+            isolation="read_committed" if committed else "read_uncommitted", config=config,
+        )  # fmt: skip
 
     @contextlib.contextmanager
     def producer(self) -> Iterator[Producer]:
@@ -291,11 +259,7 @@ class Person:
                 admin, self._admin = self._admin, None
         if admin is not None:
             admin.close()
-        if now_s - self._read_s >= UNUSED_S and self._reads.acquire(blocking=False):
-            try:
-                self._drop_reader()
-            finally:
-                self._reads.release()
+        self._readers.tidy(now_s - UNUSED_S)
 
     def points(self, kind: str, name: str, value: str) -> list[tuple[int, float]]:
         """The last hour of a series (see `History`): milliseconds since 1970, and a value."""
@@ -306,18 +270,16 @@ class Person:
         """End its waits for brokers, now and later."""
         with self._lock:
             self._closed = True
-            clients: list[Any] = [self._admin, self._watcher, self._reader]
+            clients = [self._admin, self._watcher]
         for one in clients:
             if one is not None:
                 one._cluster.openings.interrupt()
-        if self._reader is not None:
-            self._reader.wakeup()
+        self._readers.interrupt()
 
     def close(self) -> None:
         """Close its clients.  Idempotent."""
         self.interrupt()
-        with self._reads:
-            self._drop_reader()
+        self._readers.close()
         for one in (self._admin, self._watcher):
             if one is not None:
                 one.close()

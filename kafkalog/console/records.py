@@ -14,7 +14,7 @@ from kafkalog.console.person import Person
 from kafkalog.console.topics import offsets
 from kafkalog.types import Record, TopicPartition
 
-__all__ = ["read_record", "read_records"]
+__all__ = ["Download", "read_raw", "read_record", "read_records"]
 
 COUNT, COUNT_MAX = 50, 200
 """Records in an answer."""
@@ -29,9 +29,17 @@ SHOWN_BYTES = 4_096
 """The beginning of a key or a value in a list."""
 LIST_BYTES_MAX = 2 << 20
 """A list ends after the record with which its JSON has so much."""
-WHOLE_BYTES_MAX = 1 << 20
+VALUE_BYTES_MAX, KEY_BYTES_MAX = 1 << 20, 1 << 16
+"""How much of an answer a record's value has at most, as JSON, and its key."""
 HEADERS_MAX = 20
 FROM = ("last", "first", "offset", "time", "next")
+
+
+class Download(NamedTuple):
+    """Bytes that a browser saves as a file."""
+
+    name: str
+    data: bytes
 
 
 class _Wish(NamedTuple):
@@ -227,7 +235,27 @@ def _records(
 
 
 def read_record(person: Person, asked: Asked) -> dict[str, Any]:
-    """One record of a `topic`, at a `partition` and an `offset`, up to a megabyte of its value."""
+    """One record of a `topic`, at a `partition` and an `offset`; long parts are `shortened`."""
+    record = _record_at(person, asked)
+    return {
+        **_shown(record, SHOWN_BYTES),
+        "key": _field(record.key, KEY_BYTES_MAX, KEY_BYTES_MAX),
+        "value": _field(record.value, VALUE_BYTES_MAX, VALUE_BYTES_MAX),
+    }
+
+
+def read_raw(person: Person, asked: Asked) -> Download:
+    """All bytes of a `part`, key or value, of a record; see `read_record`."""
+    part = asked.one_of("part", ("value", "key"), "value")
+    record = _record_at(person, asked)
+    data = record.value if part == "value" else record.key
+    name = f"{record.topic}-{record.partition}-{record.offset}.{part}"
+    if data is None:
+        raise Refused(404, f"{name}: it is null")
+    return Download(name, data)
+
+
+def _record_at(person: Person, asked: Asked) -> Record:
     topic = person.topic(asked.text("topic"))
     tp = TopicPartition(topic.name, asked.whole("partition", 0, 0, (1 << 31) - 1))
     offset = asked.whole("offset", 0)
@@ -240,7 +268,7 @@ def read_record(person: Person, asked: Asked) -> dict[str, Any]:
         while time.monotonic() < until_s:
             for record in reader.poll(POLL_MS, max_records=1):
                 if record.offset == offset:
-                    return _shown(record, WHOLE_BYTES_MAX)
+                    return record
                 raise Refused(404, f"{tp.topic}-{tp.partition} has no record at offset {offset}")
             if reader.position(tp) > offset:
                 break
@@ -260,14 +288,41 @@ def _shown(record: Record, most: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _field(data: bytes | None, most: int) -> dict[str, Any] | None:
-    """Bytes as text, or as base64 if they are none; `bytes` is how many there are."""
+def _field(data: bytes | None, most: int, json_max: int | None = None) -> dict[str, Any] | None:
+    """Bytes as text, or as base64 if they are none; `bytes` is how many there are, `shortened`
+    says that only the first ones are here.
+
+    At most `most` of them, and `json_max` bytes as JSON, which may need six for one.
+    """
     if data is None:
         return None
+    found: dict[str, Any] = {}
+    text = _text(data, most)
+    if text is None:
+        piece = data[: most if json_max is None else min(most, json_max * 3 // 4)]
+        found["base64"], shown = base64.b64encode(piece).decode(), len(piece)
+    else:
+        found["text"] = text if json_max is None else _within(text, json_max)
+        shown = len(found["text"].encode())
+    found["bytes"] = len(data)
+    if shown < len(data):
+        found["shortened"] = True
+    return found
+
+
+def _text(data: bytes, most: int) -> str | None:
+    """The first bytes as a text; None: they are none."""
     piece = data[:most]
     try:
-        return {"text": piece.decode(), "bytes": len(data)}
+        return piece.decode()
     except UnicodeDecodeError as problem:
         if len(data) > most and problem.start > most - 4:  # cut inside of a character
-            return {"text": piece[: problem.start].decode(), "bytes": len(data)}
-    return {"base64": base64.b64encode(piece).decode(), "bytes": len(data)}
+            return piece[: problem.start].decode()
+    return None
+
+
+def _within(text: str, json_max: int) -> str:
+    """The beginning of a text whose JSON has at most so many bytes; about as much as fits."""
+    while (found := len(json.dumps(text))) > json_max:
+        text = text[: min(len(text) * json_max // found, len(text) - len(text) // 32 - 1)]
+    return text

@@ -9,7 +9,7 @@ from kafkalog.console import changes, groups, overview, records, topics
 from kafkalog.console.asked import Asked
 from kafkalog.console.person import Person
 
-__all__ = ["CHANGES", "READS"]
+__all__ = ["CHANGES", "READERS", "READS"]
 
 READS: Mapping[str, Callable[[Person, Asked], Any]] = {
     "topics": topics.topics,
@@ -19,12 +19,15 @@ READS: Mapping[str, Callable[[Person, Asked], Any]] = {
     "configs": topics.configs,
     "records": records.read_records,
     "record": records.read_record,
+    "raw": records.read_raw,
     "groups": groups.groups,
     "group": groups.group,
     "transactions": groups.transactions,
     "cluster": overview.cluster,
     "history": overview.history,
 }
+READERS = frozenset({"records", "record", "raw"})
+"""Those that read records, which may take long."""
 CHANGES: Mapping[str, Callable[[Person, dict[str, Any]], Any]] = {
     "produce": changes.produce,
     "create-topic": changes.create_topic,

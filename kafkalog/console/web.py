@@ -19,7 +19,9 @@ from kafkalog import errors
 from kafkalog.console.asked import Asked, Refused
 from kafkalog.console.changes import subject
 from kafkalog.console.person import Person, Place
-from kafkalog.console.routes import CHANGES, READS
+from kafkalog.console.readers import READERS_MAX
+from kafkalog.console.records import Download
+from kafkalog.console.routes import CHANGES, READERS, READS
 from kafkalog.console.sessions import Attempts, Passes, Session, Sessions, same
 from kafkalog.console.statics import read_statics
 from kafkalog.logs.limit import limited
@@ -38,6 +40,8 @@ THREADS = 8
 """Requests that ask brokers at the same time."""
 AT_ONCE_MAX = 3
 """Those of one session; its others wait, so that none takes all threads."""
+SEARCHES_MAX = READERS_MAX
+"""Requests that read records at the same time; the threads that are left answer all others."""
 LOGINS_MAX = 4
 """Logins at the same time; a broker may take long to refuse one."""
 WAITING_MAX = 48
@@ -59,7 +63,7 @@ UNSENT_BYTES_MAX = 64 << 20
 """Answers that wait to be read, together; a small one is always given."""
 NAME_MAX, PASSWORD_MAX = 256, 1_024
 """The longest user and password, in characters."""
-JSON = "application/json"
+JSON, BYTES = "application/json", "application/octet-stream"
 _CSP = (
     "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
     "object-src 'none'"
@@ -109,6 +113,7 @@ class Web:
         self._sessions = Sessions[Person](lambda: secrets.token_urlsafe(24))
         self._arriving: set[Person] = set()
         """Those that log in: they have clients and no session yet."""
+        self._searches = asyncio.Semaphore(SEARCHES_MAX)
         self._logins = asyncio.Semaphore(LOGINS_MAX)
         self._passes = Passes(lambda: secrets.token_urlsafe(24))
         self._attempts = Attempts()
@@ -212,7 +217,11 @@ class Web:
         if read is None:
             raise Refused(404, f"found {path[:100]!r}, wanted a known path below /api/")
         asked = _asked(scope["query_string"])
-        return await self._ask(session, partial(read, session.person, asked))
+        call = partial(read, session.person, asked)
+        if name not in READERS:
+            return await self._ask(session, call)
+        async with self._searches:
+            return await self._ask(session, call)
 
     async def _page(self, path: str, page: Callable[[str], Page], accept: str) -> Answer:
         """A page that needs no session; those that wait for nothing are always made."""
@@ -468,6 +477,9 @@ def _failed(status: int, reason: str) -> Answer:
 
 
 def _shown(found: Any, headers: Headers | None = None) -> Answer:
+    if isinstance(found, Download):
+        kept = f'attachment; filename="{found.name}"'.encode()
+        return Answer(200, BYTES, found.data, [(b"content-disposition", kept)])
     body = json.dumps(found, separators=(",", ":"), allow_nan=False).encode()
     return Answer(200, JSON, body, headers or ())
 

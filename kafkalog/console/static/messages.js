@@ -177,7 +177,10 @@ function partitionField(count_, chosen) {
 
 export function shown(part) {
   if (part === null) return h("span.quiet", "null");
-  return part.text === undefined ? h("span.quiet", `base64 ${part.base64}`) : part.text;
+  return [
+    part.text === undefined ? h("span.quiet", `base64 ${part.base64}`) : part.text,
+    part.shortened && h("span.quiet", " … shortened"),
+  ];
 }
 
 function record(view, name, one, fresh) {
@@ -186,7 +189,11 @@ function record(view, name, one, fresh) {
     "details",
     {
       ontoggle: () => {
-        if (details.open && !body.children.length) fill(view, name, one, body);
+        if (!details.open || body.children.length) return;
+        fill(view, name, one, body).catch((problem) => {
+          if (problem.name === "AbortError") return;
+          body.append(h("p.problem", { role: "alert" }, problem.message));
+        });
       },
     },
     h(
@@ -213,11 +220,17 @@ async function fill(view, name, one, body) {
       ["Size", `key ${part(one.key)}, value ${part(one.value)}`],
     ]),
   );
+  const where = { topic: name, partition: one.partition, offset: one.offset };
   let value = one.value;
-  if (value !== null && value.bytes > 4096) {
-    value = (
-      await view.get("record", { topic: name, partition: one.partition, offset: one.offset })
-    ).value;
-  }
-  body.append(json(value));
+  if (value !== null && value.shortened) value = (await view.get("record", where)).value;
+  body.append(json(value), ...[rest("key", one.key, where), rest("value", value, where)].flat());
+}
+
+// Where all bytes are, if these are not all of them, or no text.
+function rest(name, part, where) {
+  if (part === null || (!part.shortened && part.text !== undefined)) return [];
+  const query = new URLSearchParams({ ...where, part: name });
+  const link = h("a", { href: `/api/raw?${query}`, download: "" }, `Download the ${name}`);
+  const words = part.shortened ? `Shortened: the ${name} has ${size(part.bytes)}. ` : null;
+  return [h("p.quiet.small", words, link)];
 }

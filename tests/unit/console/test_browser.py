@@ -256,6 +256,26 @@ def test_a_message_unfolds(reading: Page) -> None:
     assert reading.problems() == []
 
 
+def test_a_long_message_is_shortened_and_can_be_downloaded(
+    reading: Page, broker: kafkalog.Broker, driver: Any, tmp_path: Path
+) -> None:
+    data = b"\xff" * 500_000 + b"\x01" * 480_000
+    with kafkalog.Producer(broker) as producer:
+        producer.send("t0002", data, key=b"k" * 10_000, partition=0)
+    driver.execute_cdp_cmd(
+        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
+    )
+    reading.open("topic/t0002")
+    reading.find(".records summary").click()
+    reading.said(".records .body", "Shortened: the key has 9.8 KiB.")
+    reading.said(".records .body", "Shortened: the value has 957 KiB.")
+    reading.press("Download the value")
+    saved = tmp_path / "t0002-0-0.value"
+    wait_for(saved.exists, "it is saved", PATIENCE_S)
+    assert saved.read_bytes() == data
+    assert reading.problems() == []
+
+
 def test_messages_are_looked_for(reading: Page) -> None:
     reading.open("topic/orders")
     reading.find("input[name=text]").send_keys('"n": 77,')

@@ -250,6 +250,22 @@ def test_a_group_with_many_partitions_is_bounded() -> None:
     assert len(json.dumps(shown)) < 3 << 20
 
 
+def test_transactions_with_many_partitions_are_bounded(
+    browser: Browser, broker: kafkalog.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "OPEN_MAX", 2)
+    with kafkalog.Admin(broker) as admin:
+        admin.create_topic("wide", 3)
+    with kafkalog.Producer(broker, transactional_id="wide") as producer:
+        producer.begin_transaction()
+        for partition in range(3):
+            producer.send("wide", b"x", partition=partition)
+        producer.flush()
+        (found,) = browser.get("transactions", q="wide")["transactions"]
+        assert (found["partition_count"], len(found["partitions"])) == (3, 2)
+        producer.abort_transaction()
+
+
 def test_answers_that_wait_to_be_read_are_bounded(
     broker: kafkalog.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
