@@ -34,7 +34,9 @@ HEAD_BYTES_MAX = 16_384
 """The longest request without its body."""
 QUIET_S, ANSWER_S = 10.0, 30.0
 """How long a client may take to ask, and to read an answer, to which comes up to a QUIET_S more."""
-ENDING_S = 2
+ENDING_S, LOOK_S = 1.0, 0.02
+"""How long requests may take when the console closes: by themselves, then without clients that are
+slow, then cancelled."""
 
 _SILENT = logging.Logger("uvicorn", logging.CRITICAL + 1)
 """uvicorn's lines of a connection: its clients cause them, and `Web` logs what fails."""
@@ -217,15 +219,51 @@ def _server_of(web: Web, tls: ssl.SSLContext | None, door: _Door) -> Any:
     """Raises: ImportError."""
     import uvicorn
 
+    class Orderly(uvicorn.Server):
+        """When it ends, its requests have ended; it would complain of those that have not."""
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            for one in self.servers:
+                one.close()  # nobody else comes
+            await _end_requests(door, self.server_state.tasks)
+            await super().shutdown(sockets)
+
     config = uvicorn.Config(
         web, http=_protocol(door), ws="none", lifespan="on", interface="asgi3", loop="asyncio",
         log_config=None, log_level="error", access_log=False, proxy_headers=False,
-        server_header=False, timeout_graceful_shutdown=ENDING_S,
+        server_header=False, timeout_graceful_shutdown=max(1, round(ENDING_S)),
         h11_max_incomplete_event_size=HEAD_BYTES_MAX,
     )  # fmt: skip
     config.load()
     config.ssl = tls
-    return uvicorn.Server(config)
+    return Orderly(config)
+
+
+async def _end_requests(door: _Door, tasks: set[asyncio.Task[None]]) -> None:
+    """Wait for requests and their answers, at most ENDING_S each time."""
+
+    def leave() -> None:
+        for one in door.guests():
+            if one.waits:
+                one.leave()
+
+    def cancel() -> None:
+        for one in [*tasks]:
+            one.cancel()
+
+    for act in (None, leave, cancel):
+        if act is not None:
+            act()
+        until_s = time.monotonic() + ENDING_S
+        while (tasks or any(map(_sends, door.guests()))) and time.monotonic() < until_s:
+            await asyncio.sleep(LOOK_S)
+    leave()
+    await asyncio.sleep(0)
+
+
+def _sends(guest: _Guest) -> bool:
+    """True if a part of an answer waits for the client."""
+    return bool(guest.protocol is not None and guest.protocol.transport.get_write_buffer_size())
 
 
 def _protocol(door: _Door) -> Any:

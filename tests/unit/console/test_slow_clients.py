@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -88,3 +91,52 @@ def test_handshakes_that_do_not_end_leave_room_for_others(
         late = crowd.enter_context(socket.create_connection((server.host, server.port), LIMIT_S))
         with contextlib.suppress(ConnectionResetError):
             assert late.recv(1) == b""
+
+
+def test_a_console_that_closes_ends_its_requests_in_order(caplog: pytest.LogCaptureFixture) -> None:
+    """Of clients that read nothing, send half a request, or wait for a page that takes long."""
+    ends = threading.Event()
+    asked = threading.Event()
+
+    def slow(_: str) -> Page:
+        asked.set()
+        ends.wait(LIMIT_S)
+        return Page(200, "text/plain", b"ok")
+
+    half = (b"POST /api/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 100\r\n\r\n{")  # fmt: skip
+    with console(PLACE, pages={"/slow": slow}) as server, contextlib.ExitStack() as crowd:
+        crowd.callback(ends.set)
+        crowd.enter_context(contextlib.closing(Deaf(server)))
+        for sent in (half, b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n"):
+            one = crowd.enter_context(socket.create_connection((server.host, server.port)))
+            one.sendall(sent)
+        tasks = server._server.server_state.tasks
+        wait_for(lambda: paused(server) and asked.is_set() and len(tasks) == 3, "all are served")
+        other = crowd.enter_context(ThreadPoolExecutor(1))
+        closing = other.submit(server.close)
+        wait_for(lambda: not tasks, "they end")
+        ends.set()
+        closing.result(LIMIT_S)
+        assert not server._server.server_state.connections
+    assert [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING] == []
+
+
+def test_an_answer_in_progress_is_sent_before_a_console_closes() -> None:
+    """Also a large one, to a client that reads at last."""
+    waits, goes_on = threading.Event(), threading.Event()
+    data = bytes(8 << 20)
+
+    def large(_: str) -> Page:
+        waits.set()
+        goes_on.wait(LIMIT_S)
+        return Page(200, "text/plain", data)
+
+    with console(PLACE, pages={"/large": large}) as server, ThreadPoolExecutor(2) as others:
+        asking = others.submit(Browser(server.url).ask, "/large")
+        assert waits.wait(LIMIT_S)
+        closing = others.submit(server.close)
+        wait_for(lambda: server._closed, "it closes")
+        goes_on.set()
+        assert asking.result(LIMIT_S).body == data
+        closing.result(LIMIT_S)
