@@ -291,6 +291,7 @@ typedef struct {
     int32_t principal;
     int32_t correlation_id;
     int32_t throttle_ms; /* how long its connection is muted */
+    int32_t tenure;      /* of the principal */
     int16_t api_key;
     int16_t api_version;
     int32_t client_id_bytes; /* -1: null */
@@ -355,6 +356,10 @@ kl_status kl_server_set_permit(kl_server *server, int32_t principal,
  * kl_server_set_principal; returns their number.  `out` has room. */
 int32_t kl_server_unheld(kl_server *server, int32_t first, int32_t end, int32_t *out);
 
+/* Let a principal that no connection has stand for another client: reports about it (kl_finished,
+ * kl_denial) have the next tenure, which is returned, from 1 on.  `principal` is in range. */
+int32_t kl_server_next_tenure(kl_server *server, int32_t principal);
+
 /* What ACLs that apply to a principal allow and deny. */
 enum {
     KL_RULE_WRITE = 1,
@@ -411,6 +416,7 @@ typedef struct {
     int32_t kind;  /* of the resource: KL_RULES_* */
     int32_t name_bytes;
     uint8_t name[256]; /* its beginning; UTF-8 by the protocol, unchecked */
+    int64_t tenure;    /* of the principal */
     int64_t lost;      /* further denials since the previous one that are not reported */
 } kl_denial;
 /* The next denial; one that is repeated before it is taken is reported once.  KL_E_TIMEOUT: none

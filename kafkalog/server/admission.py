@@ -22,7 +22,7 @@ from kafkalog.security.authorizer import Authorizer
 from kafkalog.security.permissions import CLUSTER_NAME, SUPPORTED, Kind, Operation
 from kafkalog.security.principal import ANONYMOUS as ANONYMOUS_PRINCIPAL
 from kafkalog.security.principal import Principal
-from kafkalog.server.denials import log_denial
+from kafkalog.server.denials import UNKNOWN, log_denial
 from kafkalog.server.network.listeners import INSIDE
 from kafkalog.server.network.reactor import ANONYMOUS, RIGHTS
 from kafkalog.server.network.rights import Denied
@@ -69,6 +69,7 @@ class Admission:
         anonymous = _Holder(ANONYMOUS_PRINCIPAL, "")
         self._holders = {ANONYMOUS: anonymous, lib.KL_PROCESS: anonymous}
         self._numbers: dict[_Holder, int] = {}
+        self._tenures: dict[int, int] = {}  # of the numbers that were taken back
         self._lent: Counter[int] = Counter()
         self._free: deque[int] = deque()  # the ones that were taken back last come last
         self._reap_at = NUMBERS_KEPT
@@ -85,6 +86,14 @@ class Admission:
     def principal(self, number: int) -> Principal:
         """The principal of a number."""
         return self._holders[number].principal
+
+    def reported(self, number: int, tenure: int) -> tuple[Principal, str] | None:
+        """The principal and the host of a report that may have waited; None: the number was taken
+        back since, and may stand for another one."""
+        with self._lock:
+            if self._tenures.get(number, 0) != tenure:
+                return None
+            return self._holders[number]
 
     def identify(self, request: "Request", principal: Principal, expires_ms: int = -1) -> None:
         """Let the connection of a request have a principal, from the answer on: Request.identify.
@@ -153,6 +162,7 @@ class Admission:
                 del self._numbers[holder]
                 self._current.discard(number)
                 self._reactor.set_permit(number, 0)
+                self._tenures[number] = self._reactor.next_tenure(number)
                 self._free.append(number)
 
     # ---- rights --------------------------------------------------------------------------------
@@ -242,13 +252,16 @@ class Admission:
                 self._ended.wait(PAUSE_S)
 
     def _tell(self, found: Denied) -> None:
-        holder = self._holders.get(found.principal)
-        if holder is None or self._authorizer is None:
+        if self._authorizer is None:
             return
-        principal, host = holder.principal, java_host(holder.host)
+        resource = found.kind, found.name
+        holder = self.reported(found.principal, found.tenure)
+        if holder is None:
+            log_denial(None, UNKNOWN, found.operation, resource, None, found.lost)
+            return
+        principal, host = holder[0], java_host(holder[1])
         decision = self._authorizer.decide(principal, host, found.operation, found.kind, found.name)
         acl = None if decision.allowed else decision.acl  # the ACLs may have changed since
-        resource = found.kind, found.name
         log_denial(principal, host, found.operation, resource, acl, found.lost)
 
     # ---- ACLs ----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from kafkalog.errors import Closed
 from kafkalog.logs import levels
 from kafkalog.logs.limit import left_out, limited
 from kafkalog.server.admission import Admission
+from kafkalog.server.denials import UNKNOWN
 from kafkalog.server.network.listeners import INSIDE
 from kafkalog.server.network.outcomes import Finished
 from kafkalog.server.network.reactor import Reactor
@@ -100,17 +101,21 @@ class RequestLog:
         queue, local, remote, response, send, total = (round(ns / 1e6, 3) for ns in found.spent_ns)
         values = (
             found.api_key if api is None else api.name, found.api_version, found.client_id,
-            self._principal(found.principal), found.peer, self._listener(found.listener),
-            found.correlation_id, total, queue, local, remote, response, send, found.throttle_ms,
+            self._principal(found.principal, found.tenure), found.peer,
+            self._listener(found.listener), found.correlation_id, total, queue, local, remote,
+            response, send, found.throttle_ms,
         )  # fmt: skip
         if slow:
             _logger.warning(_SLOW, *values)
         else:
             _logger.debug(_COMPLETED, *values)
 
-    def _principal(self, number: int) -> str | None:
+    def _principal(self, number: int, tenure: int) -> str | None:
         """None: the client had not authenticated yet."""
-        return None if number < 0 else str(self._admission.principal(number))
+        if number < 0:
+            return None
+        holder = self._admission.reported(number, tenure)
+        return UNKNOWN if holder is None else str(holder[0])
 
     def _listener(self, number: int) -> str:
         return "INSIDE" if number == INSIDE else self._listeners[number]

@@ -16,6 +16,8 @@ void kl_authentication_set(kl_conn *conn, const kl_authentication *identity) {
     conn->principal = identity->principal >= 0 ? identity->principal
                       : first                  ? KL_UNIDENTIFIED
                                                : KL_REAUTHENTICATES;
+    conn->tenure =
+        conn->principal < 0 ? 0 : atomic_load(&conn->net->tenures[conn->principal]);
     int64_t now_ms = kl_clock_now(&conn->net->clock);
     conn->expires_ms =
         identity->expires_ms < 0 ? 0 : KL_MAX(after(now_ms, identity->expires_ms), 1);

@@ -17,6 +17,7 @@ struct kl_conn {
     uint64_t id;
     int32_t listener;
     int32_t principal;  /* as in server.h; see authentication.h, also down to expires_ms */
+    int32_t tenure;     /* of the principal */
     bool raw;           /* its next frames are tokens without a header */
     int64_t expires_ms; /* of its session; 0: never */
     int64_t unidentified_ms; /* since when; -1: not */

@@ -64,6 +64,7 @@ kl_exchange *kl_exchange_new(kl_conn *conn, kl_chunk *frame, const kl_header *he
                                      .thread = conn->thread->index,
                                      .listener = conn->listener,
                                      .principal = conn->principal,
+                                     .tenure = conn->tenure,
                                      .data = frame->data + KL_SIZE_BYTES,
                                      .bytes = conn->frame_bytes - KL_SIZE_BYTES,
                                      .body_pos = header->body_pos,
@@ -235,6 +236,7 @@ bool kl_exchange_answered(kl_exchange *exchange) {
         kl_authentication_set(exchange->request.conn, &exchange->authenticated);
         exchange->authenticated.known = false; /* its connection holds the principal now */
         exchange->request.principal = exchange->request.conn->principal;
+        exchange->request.tenure = exchange->request.conn->tenure;
     }
     switch (exchange->outcome) {
     case KL_ANSWER: exchange->state = KL_ANSWERED; return true;

@@ -49,6 +49,7 @@ void kl_finished_end(const kl_exchange *exchange) {
     const kl_times *times = &exchange->times;
     kl_finished one = {.listener = request->listener,
                        .principal = request->principal,
+                       .tenure = request->tenure,
                        .correlation_id = request->correlation_id,
                        .api_key = request->api_key,
                        .api_version = request->api_version,

@@ -27,6 +27,7 @@ struct kl_net {
 
     /* Connections of each principal, and those that will have it; see kl_server_unheld. */
     _Atomic int32_t holds[KL_PRINCIPALS_MAX];
+    _Atomic int32_t tenures[KL_PRINCIPALS_MAX]; /* see kl_server_next_tenure */
 
     _Atomic int64_t departures; /* see kl_server_departures */
 

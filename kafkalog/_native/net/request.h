@@ -34,6 +34,7 @@ struct kl_request {
     int32_t thread;    /* index of its network thread, for memory kept per thread */
     int32_t listener;  /* as given to kl_server_listen */
     int32_t principal; /* of its connection */
+    int32_t tenure;    /* of the principal */
     /* The frame after its size field, beginning with the header.  Writable: offsets may be stamped
      * in place.  Valid until the request ends or its frame is released; then NULL. */
     uint8_t *data;

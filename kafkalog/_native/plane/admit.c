@@ -228,9 +228,13 @@ kl_notices *kl_admission_denials(kl_admission *admission) { return &admission->d
 
 /* A follower's right is on the cluster, whatever it reads. */
 static void keep(const kl_judge *judge, int32_t kind, kl_span name) {
-    kl_denial one = {.principal = judge->number, .right = judge->right, .kind = kind};
+    kl_denial one = {.principal = judge->number,
+                     .right = judge->right,
+                     .kind = kind,
+                     .tenure = judge->tenure};
     size_t bytes = judge->right == KL_MAY_REPLICATE ? 0 : name.bytes;
-    KL_STATIC_ASSERT(sizeof one == 4 * sizeof(int32_t) + sizeof one.name + sizeof one.lost,
+    KL_STATIC_ASSERT(sizeof one == 4 * sizeof(int32_t) + sizeof one.name +
+                                       sizeof one.tenure + sizeof one.lost,
                      "no padding: denials are compared by their bytes");
     bytes = KL_MIN(bytes, sizeof one.name);
     if (bytes > 0) memcpy(one.name, name.data, bytes);

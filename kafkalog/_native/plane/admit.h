@@ -35,6 +35,7 @@ typedef struct {
     kl_admission *admission;
     kl_principal *principal; /* locked; NULL: `all` decides */
     int32_t number;          /* of the principal */
+    int32_t tenure;          /* of the principal; the caller sets it */
     int32_t right;
     bool all;   /* it has the right on everything */
     bool quiet; /* the caller sets it: denials are not kept, as Python has logged them */

@@ -337,6 +337,7 @@ static kl_verdict run_first(kl_request *request, kl_fetch *fetch) {
     }
     /* Of followers Python checks nothing. */
     judge.quiet = request->no_up && fetch->replica_id < 0;
+    judge.tenure = request->tenure;
     kl_verdict verdict = enter(request, fetch, &judge);
     kl_judge_end(&judge);
     if (verdict != KL_DONE) return verdict;

@@ -204,6 +204,7 @@ static bool look_up(kl_request *request, kl_produce *produce) {
         return false;
     }
     judge.quiet = request->no_up;
+    judge.tenure = request->tenure;
     produce->id_denied = is_id_denied(&judge, produce);
     bool known = true, denied = false;
     kl_topics_lock(topics);

@@ -166,6 +166,11 @@ int32_t kl_server_unheld(kl_server *server, int32_t first, int32_t end, int32_t 
     return count;
 }
 
+int32_t kl_server_next_tenure(kl_server *server, int32_t principal) {
+    KL_ASSERT(principal >= 0 && principal < KL_PRINCIPALS_MAX);
+    return atomic_fetch_add(&server->net.tenures[principal], 1) + 1;
+}
+
 kl_status kl_server_outdate_rules(kl_server *server, const kl_rules *common) {
     return kl_data_outdate_rules(server->data, common);
 }

@@ -74,7 +74,7 @@ class Counters:
         return Finished(
             out.api_key, out.api_version, out.correlation_id, client,
             ffi.string(out.peer).decode("utf-8", "replace"), out.listener, out.principal,
-            tuple(out.spent_ns), out.own_ns, out.throttle_ms, out.lost,
+            out.tenure, tuple(out.spent_ns), out.own_ns, out.throttle_ms, out.lost,
         )  # fmt: skip
 
     def errors(self, api_key: int) -> dict[int, int]:

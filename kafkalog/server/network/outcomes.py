@@ -84,6 +84,8 @@ class Finished(NamedTuple):
     """As in RawRequest."""
     listener: int
     principal: int
+    tenure: int
+    """Of the number: 0 for the first client that it stands for, and so on."""
     spent_ns: tuple[int, ...]
     """By counters.PHASES."""
     own_ns: int

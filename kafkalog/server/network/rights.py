@@ -32,6 +32,8 @@ class Denied(NamedTuple):
     """A Produce or Fetch that C denied."""
 
     principal: int
+    tenure: int
+    """Of the number: 0 for the first client that it stands for, and so on."""
     operation: Operation
     kind: Kind
     name: str
@@ -67,6 +69,11 @@ class Rights:
         `set_principal`."""
         out = ffi.new("int32_t[]", max(end - first, 1))
         return list(out[0 : lib.kl_server_unheld(self._c, first, end, out)])
+
+    def next_tenure(self, principal: int) -> int:
+        """Let a principal that no connection has stand for another client; its tenure in reports
+        from now on, 1 or more."""
+        return int(lib.kl_server_next_tenure(self._c, principal))
 
     def outdate_rules(self, common: Sequence["Rules"]) -> None:
         """Set the rules that apply to all principals, by KL_RULES_*; those of each are outdated,
@@ -117,4 +124,4 @@ class Rights:
         operation, kind = _WHICH[out.right, out.kind]
         name = bytes(out.name[0 : out.name_bytes]).decode("utf-8", "replace")
         name = CLUSTER_NAME if kind is Kind.CLUSTER else name
-        return Denied(out.principal, operation, kind, name, out.lost)
+        return Denied(out.principal, out.tenure, operation, kind, name, out.lost)

@@ -186,10 +186,10 @@ def test_denials_are_kept_until_they_are_taken(served, peer):
     assert peer.fetch_one(0, ("missing", 0)).error_code == DENIED
     assert peer.fetch_one(0, replica_id=2).error_code == DENIED
     assert denials(served) == [
-        Denied(ANONYMOUS, Operation.WRITE, Kind.TOPIC, "t", 0),
-        Denied(ANONYMOUS, Operation.READ, Kind.TOPIC, "t", 0),
-        Denied(ANONYMOUS, Operation.READ, Kind.TOPIC, "missing", 0),
-        Denied(ANONYMOUS, Operation.CLUSTER_ACTION, Kind.CLUSTER, "kafka-cluster", 0),
+        Denied(ANONYMOUS, 0, Operation.WRITE, Kind.TOPIC, "t", 0),
+        Denied(ANONYMOUS, 0, Operation.READ, Kind.TOPIC, "t", 0),
+        Denied(ANONYMOUS, 0, Operation.READ, Kind.TOPIC, "missing", 0),
+        Denied(ANONYMOUS, 0, Operation.CLUSTER_ACTION, Kind.CLUSTER, "kafka-cluster", 0),
     ]
     assert peer.fetch_one(0).error_code == DENIED
     assert [found.name for found in denials(served)] == ["t"]

@@ -23,6 +23,7 @@ from kafkalog.server.network.reactor import (
     UNIDENTIFIED,
     UNIDENTIFIED_RAW,
 )
+from kafkalog.server.network.rights import Denied
 from kafkalog.server.request import Peer
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -163,3 +164,23 @@ def test_a_lent_number_is_not_used_again_before_it_is_given_back(broker: Broker)
     admission.give_back(lent)
     others = (Principal("User", f"later {n}") for n in range(4 * NUMBERS_KEPT))
     assert lent in {admission.number_of(one, "/10.0.0.1") for one in others}
+
+
+def test_a_denial_never_has_the_name_of_another_principal(
+    ruled: Admission, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its line may be written when its connection is gone, and its number is another's."""
+    monkeypatch.setattr("kafkalog.server.admission.NUMBERS_KEPT", 0)
+    alice, bob = Principal("User", "alice"), Principal("User", "bob")
+    number = ruled.number_of(alice, "/10.0.0.1")
+    late = Denied(number, 0, Operation.WRITE, Kind.TOPIC, "t", 0)
+    ruled._tell(late)
+    ruled._reap_at = 0
+    while ruled.number_of(bob, "/10.0.0.2") != number:
+        bob = Principal("User", bob.name + "x")
+    ruled._tell(late)
+    ruled._tell(late._replace(tenure=1))
+    lines = [one.getMessage() for one in caplog.records if one.name == "kafkalog.server.denials"]
+    assert len(lines) == 3
+    assert "'User:alice' at '10.0.0.1'" in lines[0] and "'User:bob" in lines[2]
+    assert "'unknown' at 'unknown', operation WRITE on TOPIC 't'" in lines[1]

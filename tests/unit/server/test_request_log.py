@@ -13,6 +13,8 @@ from kafkalog.config.server import ServerConfig
 from kafkalog.logs import levels
 from kafkalog.logs.events import event_of, fields_of
 from kafkalog.logs.levels import REQUEST_LOGGER, set_level
+from kafkalog.security.principal import Principal
+from kafkalog.server.admission import FIRST
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.server.network.outcomes import Finished
 from kafkalog.server.request_log import RequestLog
@@ -114,6 +116,33 @@ def test_the_principal_is_that_of_its_connection(tmp_path: Path, records: Record
     assert of("SaslHandshake", records("request_completed"))[0]["principal"] == "None"
 
 
+def test_a_request_never_has_the_name_of_another_principal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its line may be written when its connection is gone, and its number is another's."""
+    monkeypatch.setattr("kafkalog.server.admission.NUMBERS_KEPT", 0)
+    with Broker(tmp_path / "d", config=sasl.settings()) as broker:
+        reactor, admission = node_of(broker).reactor, node_of(broker).admission
+        reactor.report_finished(0)
+        with Raw(broker.bootstrap_servers) as raw:
+            assert not sasl.authenticate(raw, "alice").error_code
+            raw.call(apis.METADATA, topics=[])
+            number = admission.number_of(Principal("User", "alice"), "/127.0.0.1")
+        wait_for(lambda: number in reactor.unheld(FIRST, number + 1), "nobody has it")
+        with Raw(broker.bootstrap_servers) as raw:
+            assert not sasl.authenticate(raw, "bob").error_code
+            raw.call(apis.METADATA, topics=[])
+            assert admission.number_of(Principal("User", "bob"), "/127.0.0.1") == number
+        reactor.report_finished(None)
+        found = list(iter(lambda: reactor.finished(0), None))
+        log = RequestLog(reactor, admission, ["SASL"], "x")
+        names = [log._principal(one.principal, one.tenure) for one in found if one.principal >= 0]
+        calls = [one.api_key for one in found if one.principal >= 0]
+        assert calls.count(apis.METADATA.key) == 2
+        half = names.index("User:bob")
+        assert half > 0 and set(names[:half]) == {"unknown"} and set(names[half:]) == {"User:bob"}
+
+
 @pytest.mark.parametrize(("own_ms", "event"), [(9, "request_completed"), (10, "request_slow")])
 def test_a_request_is_slow_without_the_waits_that_it_asked_for(
     broker: Broker, records: Records, own_ms: int, event: str
@@ -124,7 +153,7 @@ def test_a_request_is_slow_without_the_waits_that_it_asked_for(
     log.apply(ServerConfig.of({SETTING: "10"}))
     spent = 1_000_000, 2_000_000, 30_000_000, 0, 0, 33_000_000
     log._log(
-        Finished(apis.FETCH.key, 11, 7, "c\n", "10.0.0.1:9", 0, 0, spent, own_ms * 10**6, 5, 0)
+        Finished(apis.FETCH.key, 11, 7, "c\n", "10.0.0.1:9", 0, 0, 0, spent, own_ms * 10**6, 5, 0)
     )
     node.reactor.report_finished(None)
     assert [one for one in records(event) if one["peer"] == "10.0.0.1:9"] == [{
