@@ -2,7 +2,8 @@
 
 import { session } from "./api.js";
 import { line } from "./charts.js";
-import { choice, count, field, figures, h, many, pages, table } from "./dom.js";
+import { choice, count, field, figures, h, many, table } from "./dom.js";
+import { filter, listed, paged } from "./lists.js";
 import { reset } from "./write.js";
 
 const KINDS = {
@@ -14,72 +15,38 @@ const KINDS = {
 };
 
 export async function groups(view) {
-  const box = h("div");
   const lead = h("p.lead", { "aria-live": "polite" });
-  const q = h("input", {
-    type: "search",
-    name: "q",
-    value: view.fields.q || "",
-    spellcheck: "false",
-    oninput: () => change({ q: q.value }),
+  const list = paged(view, {
+    ask: () => view.get("groups", view.fields),
+    draw: (found) => {
+      lead.textContent = many(found.total, "group");
+      return found.groups.length ? rows(found.groups) : h("p.quiet", "No group fits.");
+    },
   });
-  const kind = choice("kind", KINDS, view.fields.kind || "", () => change({ kind: kind.value }));
-  let turn = 0;
-
-  function change(fields) {
-    view.keep({ first: "", ...fields });
-    load().catch(
-      (problem) =>
-        problem.name === "AbortError" ||
-        box.replaceChildren(h("p.problem", { role: "alert" }, problem.message)),
-    );
-  }
-  async function load() {
-    const mine = (turn += 1);
-    const found = await view.get("groups", view.fields);
-    if (mine !== turn) return;
-    lead.textContent = many(found.total, "group");
-    box.replaceChildren(
-      ...[
-        found.groups.length
-          ? table(
-              "Groups",
-              [
-                {
-                  head: "Group",
-                  name: true,
-                  cell: (row) =>
-                    h("a", { href: `#/group/${encodeURIComponent(row.name)}` }, row.name),
-                },
-                { head: "Type", cell: (row) => row.kind.toLowerCase() },
-                { head: "State", cell: (row) => row.state || "–" },
-                {
-                  head: "Protocol",
-                  wide: true,
-                  cell: (row) => h("span.quiet", row.protocol || "–"),
-                },
-                { head: "Members", n: true, wide: true, cell: (row) => count(row.members) },
-                { head: "Lag", n: true, cell: (row) => count(row.lag) },
-              ],
-              found.groups,
-            )
-          : h("p.quiet", "No group fits."),
-        pages(found, (first) => change({ first: first || "" })),
-      ].filter(Boolean),
-    );
-  }
-  view.show(
-    h("h1", "Groups"),
-    lead,
-    h(
-      "form.tools",
-      { role: "search", onsubmit: (event) => event.preventDefault() },
-      field("Filter by name", q, ".grow"),
-      field("Type", kind),
-    ),
-    box,
+  const kind = choice("kind", KINDS, view.fields.kind || "", () =>
+    list.change({ kind: kind.value }),
   );
-  await load();
+  const tools = [filter(view, list, "Filter by name"), field("Type", kind)];
+  await listed(view, "Groups", lead, list, tools);
+}
+
+function rows(some) {
+  return table(
+    "Groups",
+    [
+      {
+        head: "Group",
+        name: true,
+        cell: (row) => h("a", { href: `#/group/${encodeURIComponent(row.name)}` }, row.name),
+      },
+      { head: "Type", cell: (row) => row.kind.toLowerCase() },
+      { head: "State", cell: (row) => row.state || "–" },
+      { head: "Protocol", wide: true, cell: (row) => h("span.quiet", row.protocol || "–") },
+      { head: "Members", n: true, wide: true, cell: (row) => count(row.members) },
+      { head: "Lag", n: true, cell: (row) => count(row.lag) },
+    ],
+    some,
+  );
 }
 
 export async function group(view) {

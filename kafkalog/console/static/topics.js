@@ -1,73 +1,41 @@
 // The list of topics.
 
 import { session } from "./api.js";
-import { count, field, h, many, pages, rate, size, table } from "./dom.js";
+import { count, h, many, rate, size, table } from "./dom.js";
+import { filter, listed, paged, tick } from "./lists.js";
 import { creation } from "./write.js";
 
+const MEASURED = 25; // names of one request
+
 export async function topics(view) {
-  const box = h("div", { id: "topics" });
-  const q = h("input", {
-    type: "search",
-    name: "q",
-    value: view.fields.q || "",
-    spellcheck: "false",
-    autocomplete: "off",
-    oninput: () => change({ q: q.value }),
-  });
-  const internal = h("input", {
-    type: "checkbox",
-    checked: view.fields.internal === "1",
-    onchange: () => change({ internal: internal.checked ? "1" : "" }),
-  });
   const lead = h("p.lead", { "aria-live": "polite" });
-  let turn = 0;
-
-  function change(fields) {
-    view.keep({ first: "", ...fields });
-    load().catch((problem) => problem.name === "AbortError" || fail(problem));
-  }
-  function fail(problem) {
-    box.replaceChildren(h("p.problem", { role: "alert" }, problem.message));
-  }
-  async function load() {
-    const mine = (turn += 1);
-    const found = await view.get("topics", view.fields);
-    if (mine !== turn) return;
-    lead.textContent = summary(found);
-    const measured = new Map(); // a topic may be called __proto__
-    const draw = () =>
-      box.replaceChildren(
-        ...[
-          list(found, measured, view.fields.sort || "name", (sort) => change({ sort })),
-          pages(found, (first) => change({ first: first || "" })),
-        ].filter(Boolean),
-      );
-    draw();
-    const names = found.topics.map((one) => one.name);
-    for (let at = 0; at < names.length; at += 25) {
-      const some = await view.get("measures", { names: names.slice(at, at + 25).join(",") });
-      if (mine !== turn) return;
-      for (const [name, one] of Object.entries(some)) measured.set(name, one);
-    }
-    draw();
-  }
-
-  view.show(
-    h("h1", "Topics"),
-    lead,
-    h(
-      "form.tools",
-      { role: "search", onsubmit: (event) => event.preventDefault() },
-      field("Filter by name", q, ".grow"),
-      h("label.check", internal, "Kafka’s own"),
-    ),
-    box,
-    session.write &&
-      creation((name) => {
-        location.hash = `#/topic/${encodeURIComponent(name)}`;
-      }),
-  );
-  await load();
+  const list = paged(view, {
+    ask: async () => {
+      const found = await view.get("topics", view.fields);
+      return { ...found, measured: new Map() }; // a topic may be called __proto__
+    },
+    draw: (found) => {
+      lead.textContent = summary(found);
+      return rows(found, view.fields.sort || "name", (sort) => list.change({ sort }));
+    },
+    after: async (found, show, latest) => {
+      const names = found.topics.map((one) => one.name);
+      for (let at = 0; at < names.length && latest(); at += MEASURED) {
+        const some = names.slice(at, at + MEASURED).join(",");
+        const more = await view.get("measures", { names: some });
+        for (const [name, one] of Object.entries(more)) found.measured.set(name, one);
+      }
+      show();
+    },
+  });
+  const tools = [
+    filter(view, list, "Filter by name"),
+    tick(view, list, "internal", "Kafka’s own"),
+  ];
+  const made = (name) => {
+    location.hash = `#/topic/${encodeURIComponent(name)}`;
+  };
+  await listed(view, "Topics", lead, list, tools, session.write && creation(made));
 }
 
 function summary(found) {
@@ -83,8 +51,8 @@ function health(row) {
   return h("span.quiet", "all in sync");
 }
 
-function list(found, measured, by, choose) {
-  const of = (row, name) => (measured.get(row.name) ?? {})[name];
+function rows(found, by, choose) {
+  const of = (row, name) => (found.measured.get(row.name) ?? {})[name];
   if (!found.topics.length) return h("p.quiet", "No topic fits.");
   return table(
     "Topics",

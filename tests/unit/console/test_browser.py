@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.console.person import Place, SegmentFacts, checked
+from kafkalog.console import routes
+from kafkalog.console.asked import Asked, Refused
+from kafkalog.console.person import Person, Place, SegmentFacts, checked
 from tests.support import sasl
 from tests.support.chromium import chromium
 from tests.support.console import console
@@ -202,6 +205,51 @@ def test_a_thousand_topics_are_one_page_of_fifty(reading: Page) -> None:
     reading.find("input[name=q]").send_keys("t0998")
     reading.said(".lead", "1 topic, 2 partitions")
     assert [one.text for one in reading.all("td.name")] == ["t0998"]
+
+
+@pytest.mark.parametrize(("view", "word", "found"), [
+    ("topics", "order", "1 topic, 2 partitions"), ("groups", "bill", "1 group"),
+    ("transactions", "tx", "1 transactional id"),
+])  # fmt: skip
+def test_lists_are_filtered(reading: Page, view: str, word: str, found: str) -> None:
+    reading.open(f"{view}?q=none-of-this")
+    reading.said("main", "fits.")
+    box = reading.find("input[name=q]")
+    box.clear()
+    box.send_keys(word)
+    reading.said(".lead", found)
+    assert len(reading.all("tbody tr")) == 1
+    assert f"q={word}" in reading.run("return location.hash")
+    assert reading.problems() == []
+
+
+def test_an_answer_that_was_overtaken_is_not_shown(
+    driver: Any, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is its error."""
+    goes_on = threading.Event()
+    listed = routes.READS["groups"]
+
+    def slow(person: Person, asked: Asked) -> Any:
+        if asked.text("q", "") in ("b", "bi"):
+            goes_on.wait(PATIENCE_S)
+            if asked.text("q", "") == "b":
+                raise Refused(400, "it came late")
+        return listed(person, asked)
+
+    monkeypatch.setitem(routes.READS, "groups", slow)  # type: ignore[arg-type]
+    with console(place) as server:
+        page = Page(driver, server.url)
+        page.open("groups")
+        page.find("input[name=q]").send_keys("bil")
+        page.said(".lead", "1 group")
+        page.run("window.answers = 0; new PerformanceObserver((l) => {"
+                 "window.answers += l.getEntries().length;"
+                 "}).observe({type: 'resource'});")  # fmt: skip
+        goes_on.set()
+        wait_for(lambda: page.run("return window.answers") >= 2, "the others have come", PATIENCE_S)
+        assert [one.text for one in page.all("td.name")] == ["billing"]
+        assert page.all("[role=alert]") == []
 
 
 @pytest.mark.parametrize(("view", "title"), [

@@ -35,6 +35,14 @@ def test_modules_import_only_files_that_are_there() -> None:
     assert [(path, name) for path, name in found if f"/static{name[1:]}" not in STATICS] == []
 
 
+def test_the_page_names_all_modules() -> None:
+    """So that they are fetched together, and not each once another has named it."""
+    page = STATICS["/"][1].decode()
+    named = re.findall(r'<link rel="modulepreload" href="([^"]+)">', page)
+    modules = [path for path in STATICS if path.endswith(".js")]
+    assert sorted([*named, "/static/main.js"]) == sorted(modules)
+
+
 def test_nothing_is_inline_or_from_elsewhere() -> None:
     """As the Content-Security-Policy demands."""
     page = STATICS["/"][1].decode()
