@@ -199,6 +199,10 @@ def poll_follower(step: Step, role: Follower) -> float:
     if role.fetch_at_ms <= step.now_ms and votes:
         state.stand(step)
         return step.now_ms
+    if role.fetch_at_ms <= step.now_ms and role.has_fetched:
+        # It stands for nothing itself, but may have a vote that others need.
+        role = role._replace(has_fetched=False)
+        step.change(role=role)
     deadline = role.fetch_at_ms if votes else step.now_ms + now.options.fetch_timeout_ms
     if role.snapshot is not None or not ready(step):
         _, at_ms, _ = now.waits.get(role.leader_id, (0, deadline, None))

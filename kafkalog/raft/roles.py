@@ -64,7 +64,7 @@ class Follower(NamedTuple):
     """Without a successful fetch until then it stands for election."""
     voted: ReplicaKey | None = None
     has_fetched: bool = False
-    """True once the leader has answered a fetch, and until it resigns."""
+    """True once the leader has answered a fetch, until it resigns or is silent for too long."""
     snapshot: OffsetAndEpoch | None = None
     """The snapshot that is being fetched."""
     position: int = 0

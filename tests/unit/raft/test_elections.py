@@ -100,6 +100,25 @@ def test_a_follower_of_a_live_leader_grants_no_pre_vote() -> None:
     assert one.asks(vote(2, 1, (1, 1), pre=True)).vote_granted, "its leader has resigned"
 
 
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_replica_that_stands_for_nothing_grants_a_pre_vote_once_its_leader_is_silent(
+    stops: bool,
+) -> None:
+    """An observer that became a voter by a record that it lacks, or a voter that shuts down: the
+    others may need its vote."""
+    number = 2 if stops else 4
+    one = Replica(number, log_of(1), QuorumState(1, 3))
+    one.wait(0)
+    one.fetched()
+    if stops:
+        one.take(ShutDown())
+    one.wait(one.options.fetch_timeout_ms - 1)
+    assert not one.asks(vote(1, 1, (5, 1), pre=True, of=number)).vote_granted
+    one.wait(1)
+    assert isinstance(one.role, Follower)
+    assert one.asks(vote(1, 1, (5, 1), pre=True, of=number)).vote_granted
+
+
 def test_a_leader_whose_process_has_ended_is_replaced_before_the_fetch_timeout() -> None:
     one = Replica(1, log_of(1), QuorumState(1, 3))
     one.wait(0)

@@ -41,6 +41,8 @@ FOUND = {
     "watermark-first": 5,
 }
 """A seed that finds each planted mistake today; tests of the steps find the others."""
+ONCE_FAILED = {300190: 600}
+"""Seeds that found mistakes of the core, with the events that they need."""
 
 
 def test_a_run_is_a_function_of_its_seed() -> None:
@@ -58,6 +60,11 @@ def test_committed_records_survive() -> None:
         assert found.failure == "", f"kafkalog simulate --quorum --seed {seed} --seeds 1"
         acknowledged += found.acknowledged
     assert acknowledged > 20
+
+
+@pytest.mark.parametrize("seed", sorted(ONCE_FAILED))
+def test_seeds_that_found_mistakes_find_none(seed: int) -> None:
+    assert run(seed, ONCE_FAILED[seed]).failure == ""
 
 
 @pytest.mark.parametrize("name", sorted(FOUND))
