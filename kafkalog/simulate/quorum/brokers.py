@@ -35,6 +35,8 @@ INTERVAL_MS = 200
 """Between two heartbeats."""
 BACK_MS = 500
 """A broker that left in order comes back after this long."""
+ANSWER_MS = 400
+"""A registration or heartbeat without an answer is given up after this long."""
 
 
 class Broker:
@@ -57,6 +59,8 @@ class Broker:
         self.roles: dict[TopicPartition, Effect] = {}
         self._taken = 0
         self._target: ControllerNode | None = None
+        self._waits_until_ms = 0.0
+        """A registration or heartbeat is in flight until then: there is one at a time."""
 
     @property
     def image(self) -> MetadataImage:
@@ -74,6 +78,7 @@ class Broker:
         """A new process, which reads the metadata from the beginning."""
         self.life += 1
         self.alive, self.paused_until_ms, self.now = True, 0.0, Life()
+        self._waits_until_ms = 0.0
         self.replay, self._taken = Replay(empty_image(CLUSTER_ID, self.id)), 0
         self.roles = {}
         incarnation_id = uuid.UUID(int=self.world.rng.getrandbits(128))
@@ -111,14 +116,21 @@ class Broker:
             self.stop()
             self.world.later(BACK_MS, self.back)
             return
+        if self.world.now_ms >= self._waits_until_ms:
+            self._exchange()
+        if self.now.stage is not Stage.REGISTERING:
+            self._propose()
+        self.world.later(max(5, lives.pause_ms(self.now, INTERVAL_MS)), self._turn, self)
+
+    def _exchange(self) -> None:
+        """Register, or send a heartbeat."""
+        self._waits_until_ms = self.world.now_ms + ANSWER_MS
         if self.now.stage is Stage.REGISTERING:
             body = lives.registration_body(self._registration)
             self._ask(BROKER_REGISTRATION, body, self._registered)
         else:
             body = lives.heartbeat_body(self.now, self.id, self.image.offset)
             self._ask(BROKER_HEARTBEAT, body, self._beaten)
-            self._propose()
-        self.world.later(max(5, lives.pause_ms(self.now, INTERVAL_MS)), self._turn, self)
 
     def _registered(self, answer: Any) -> None:
         if self.now.stage is Stage.REGISTERING:
@@ -143,7 +155,7 @@ class Broker:
         if target is None and reached:
             target = self._target = self.world.rng.choice(reached)
         if target is None:
-            self.now = lives.failed(self.now, "no controller")
+            self.now, self._waits_until_ms = lives.failed(self.now, "no controller"), 0.0
             return
         node, life, epoch = target, self.life, self.now.epoch
         node_life = node.life
@@ -152,6 +164,8 @@ class Broker:
             def arrives() -> None:
                 if self.life != life or not self._reaches(node.id, self.id):
                     return
+                if api is not ALTER_PARTITION:
+                    self._waits_until_ms = 0.0
                 if found is None or found.error_code == ErrorCode.NOT_CONTROLLER:
                     self._target = None
                     self.now = lives.failed(self.now, "not the controller")
