@@ -202,13 +202,14 @@ def find_leader(step: Step) -> float:
 
 def elected(step: Step, ids: frozenset[int]) -> bool:
     """True if these nodes are a majority of the voters."""
-    return sum(one.key.id in ids for one in step.state.voters) >= majority(step.state.voters)
+    voters = step.state.voters
+    return len([None for one in voters if one.key.id in ids]) >= majority(voters)
 
 
 def defeated(step: Step, ids: frozenset[int]) -> bool:
     """True if without these nodes there is no majority of the voters."""
     voters = step.state.voters
-    return sum(one.key.id not in ids for one in voters) < majority(voters)
+    return len([None for one in voters if one.key.id not in ids]) < majority(voters)
 
 
 def poll_prospective(step: Step, role: Prospective) -> float:

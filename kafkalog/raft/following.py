@@ -56,7 +56,7 @@ def on_fetch(step: Step, token: object, request: FetchRequest) -> None:
     if isinstance(found, SnapshotNeeded):
         step.emit(Answer(token, _answer(step)._replace(snapshot=found.snapshot)))
         return
-    before = min(request.high_watermark, _answer(step).high_watermark)
+    before = min(request.high_watermark, _shown(step))
     leading.record_fetch(step, role, request.replica, request.fetch_offset)
     assert isinstance(step.state.role, Leader)
     leading.advance(step, step.state.role)
@@ -71,20 +71,26 @@ def on_fetch(step: Step, token: object, request: FetchRequest) -> None:
 
 
 def _answer(step: Step) -> FetchResponse:
-    """A response without records; its high watermark is known once the own epoch has one."""
+    """A response without records."""
     now = step.state
-    role = now.role
+    return FetchResponse(ErrorCode.NONE, now.epoch, now.me.id, _shown(step))
+
+
+def _shown(step: Step) -> int:
+    """The high watermark that a response tells; -1: no record of the own epoch is committed yet."""
+    role = step.state.role
     known = isinstance(role, Leader) and leading.own_epoch_committed(step, role)
-    shown = now.high_watermark if known else -1
-    return FetchResponse(ErrorCode.NONE, now.epoch, now.me.id, shown)
+    return step.state.high_watermark if known else -1
 
 
 def answer_parked(step: Step) -> None:
     """Answer the parked fetches for which there is something, or whose time is over."""
+    if not step.state.parked:
+        return
+    end, high_watermark = step.state.log.end, _shown(step)
     for one in step.state.parked.values():
-        more = one.request.fetch_offset < step.state.log.end
-        shown = one.high_watermark < _answer(step).high_watermark
-        if more or shown or one.until_ms <= step.now_ms:
+        more = one.request.fetch_offset < end
+        if more or one.high_watermark < high_watermark or one.until_ms <= step.now_ms:
             _answer_parked(step, one)
 
 

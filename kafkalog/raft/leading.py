@@ -51,6 +51,8 @@ __all__ = [
 
 CHECK_QUORUM = 1.5
 """A leader without a majority of followers resigns after this many fetch timeouts."""
+NEVER = Progress()
+"""The progress of a replica that has not fetched in this epoch."""
 
 
 def begin_leading(step: Step, role: Candidate) -> None:
@@ -110,7 +112,9 @@ def flush(step: Step) -> None:
 def voter_progress(progress: Mapping[ReplicaKey, Progress], voter: ReplicaKey) -> Progress:
     """The progress of a voter; of the one that came furthest if any directory stands for it."""
     found = [one for key, one in progress.items() if roles.same_replica(voter, key)]
-    return max(found, key=lambda one: one.fetched_at_ms or -inf, default=Progress())
+    if len(found) < 2:
+        return found[0] if found else NEVER
+    return max(found, key=lambda one: one.fetched_at_ms or -inf)
 
 
 def own_end(log: LogView) -> int:
@@ -162,7 +166,7 @@ def own_epoch_committed(step: Step, role: Leader) -> bool:
 def record_fetch(step: Step, role: Leader, replica: ReplicaKey, offset: int) -> None:
     """A replica has everything below `offset` on its disk."""
     now = step.state
-    before = role.progress.get(replica, Progress())
+    before = role.progress.get(replica, NEVER)
     caught_up = before.caught_up_at_ms
     if offset >= now.log.end:
         caught_up = step.now_ms
@@ -213,12 +217,14 @@ def poll_leader(step: Step, role: Leader) -> float:
             if one.key.id != now.me.id and not _fetches(step, role, one.key, period_ms)
         )  # fmt: skip
         role = role._replace(begin_at_ms=step.now_ms + period_ms, unaware=role.unaware | late)
-    keys = {one.key.id: one.key for one in now.voters if one.key.id != now.me.id}
-    role = role._replace(unaware=role.unaware & keys.keys())
-    step.change(role=role)
-    for node in sorted(role.unaware):
-        if step.can_send(node):
-            step.send(node, BeginQuorumEpochRequest(keys[node], now.me.id, now.epoch))
+    if role.unaware:
+        keys = {one.key.id: one.key for one in now.voters if one.key.id != now.me.id}
+        role = role._replace(unaware=role.unaware & keys.keys())
+        for node in sorted(role.unaware):
+            if step.can_send(node):
+                step.send(node, BeginQuorumEpochRequest(keys[node], now.me.id, now.epoch))
+    if role is not now.role:
+        step.change(role=role)
     waits = [step.state.waits[node][1] for node in role.unaware if node in step.state.waits]
     times = [role.quorum_at_ms, role.begin_at_ms, *waits]
     if elections.elected(step, frozenset({now.me.id})):

@@ -6,7 +6,9 @@ carries them decoded.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from kafkalog.raft.replicas import ReplicaKey, Voters
@@ -114,13 +116,12 @@ def version_of(log: LogView) -> int:
 
 def end_of_epoch(log: LogView, epoch: int) -> OffsetAndEpoch:
     """The largest epoch of the log up to `epoch`, and where it ends."""
-    found = OffsetAndEpoch(log.start, log.base.epoch if log.base else 0)
-    for number, (one, _) in enumerate(log.epochs):
-        if one > epoch:
-            break
-        after = log.epochs[number + 1][1] if number + 1 < len(log.epochs) else log.end
-        found = OffsetAndEpoch(after, one)
-    return found
+    epochs = log.epochs
+    number = bisect_right(epochs, epoch, key=itemgetter(0))
+    if not number:
+        return OffsetAndEpoch(log.start, log.base.epoch if log.base else 0)
+    after = epochs[number][1] if number < len(epochs) else log.end
+    return OffsetAndEpoch(after, epochs[number - 1][0])
 
 
 # ---- changes ---------------------------------------------------------------------------------

@@ -55,7 +55,10 @@ def voters_of(voters: Iterable[Voter]) -> Voters:
 
 def find(voters: Voters, node_id: int) -> Voter | None:
     """The voter on a node."""
-    return next((one for one in voters if one.key.id == node_id), None)
+    for one in voters:
+        if one.key.id == node_id:
+            return one
+    return None
 
 
 def is_voter(voters: Voters, key: ReplicaKey) -> bool:

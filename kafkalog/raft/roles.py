@@ -140,8 +140,10 @@ def vote_of(role: Role, me: ReplicaKey) -> ReplicaKey | None:
 
 def same_replica(one: ReplicaKey, other: ReplicaKey) -> bool:
     """True if two keys stand for one replica; without a directory id for any of the node's."""
-    known = NO_DIRECTORY not in (one.directory_id, other.directory_id)
-    return one.id == other.id and (not known or one.directory_id == other.directory_id)
+    if one.id != other.id:
+        return False
+    any_one = NO_DIRECTORY in (one.directory_id, other.directory_id)
+    return any_one or one.directory_id == other.directory_id
 
 
 def grants(role: Role, candidate: ReplicaKey, up_to_date: bool, pre_vote: bool) -> bool:
