@@ -219,7 +219,7 @@ def poll_leader(step: Step, role: Leader) -> float:
         role = role._replace(begin_at_ms=step.now_ms + period_ms, unaware=role.unaware | late)
     if role.unaware:
         keys = {one.key.id: one.key for one in now.voters if one.key.id != now.me.id}
-        role = role._replace(unaware=role.unaware & keys.keys())
+        role = role._replace(unaware=role.unaware.intersection(keys))
         for node in sorted(role.unaware):
             if step.can_send(node):
                 step.send(node, BeginQuorumEpochRequest(keys[node], now.me.id, now.epoch))

@@ -72,6 +72,10 @@ class Broker:
         """True if it may have replicas in sync."""
         return self.alive and self.now.stage in (Stage.SERVING, Stage.LEAVING)
 
+    def is_heard_by(self, node: ControllerNode) -> bool:
+        """True if this node's controller answered its last request."""
+        return self._target is node and not self.now.failures
+
     # ---- life ----------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -179,6 +183,8 @@ class Broker:
                 node.ask(api, body, answered)
             elif self._target is node:
                 self._target = None
+                if self.life == life and api is not ALTER_PARTITION:
+                    self.now, self._waits_until_ms = lives.failed(self.now, "refused"), 0.0
 
         self.world.later(self.world.rng.uniform(1, 20), arrived)
 

@@ -24,7 +24,8 @@ __all__ = ["Governed", "run"]
 BROKERS = 3
 PARTITIONS = 2
 LED = 10
-"""Another replica leads within so many sessions after a broker died."""
+"""Another replica leads within so many sessions after a broker died; brokers find another
+controller within as many."""
 BROKER_FAULTS = 4
 """As many faults of nodes come for one of a broker."""
 
@@ -68,15 +69,18 @@ class MetadataChecks(Checks):
 
     def unsettled(self) -> str:
         """The reason why the cluster is not at rest; empty: it is."""
-        if found := super().unsettled():
-            return found
-        leader = next(one for one in self.nodes if one.leads)
-        assert isinstance(leader, ControllerNode)
-        if not leader.is_active:
-            return f"the controller of node {leader.id} is not active"
+        return super().unsettled() or self.ungoverned()
+
+    def ungoverned(self) -> str:
+        """The reason why the leader's controller does not have all brokers and replicas; empty: it
+        has them."""
+        leader = next((one for one in self.nodes if one.leads), None)
+        if not isinstance(leader, ControllerNode) or not leader.is_active:
+            return "no controller is active"
         image = leader.image
         for broker in self.brokers:
-            if not broker.serves or broker.image.offset < image.offset - 1:
+            behind = broker.image.offset < image.offset - 1
+            if not broker.serves or behind or not broker.is_heard_by(leader):
                 return f"broker {broker.id}: {broker.now}, {broker.image.offset} of {image.offset}"
         for topic, one in image.partitions():
             if one.leader == NO_LEADER or len(one.isr) < len(one.replicas):
@@ -200,6 +204,11 @@ class Governed(Cluster):
         Raises: Violated: a partition with another replica in sync is not led by a live one.
         """
         super().outlive()
+        until_ms = self.world.now_ms + LED * SESSION_MS
+        while found := self.checks.ungoverned():
+            if self.world.now_ms >= until_ms:
+                raise Violated(f"led: without the former leader: {found}")
+            self.world.run(self.world.now_ms + 100)
         leader = next(one for one in self._controllers() if one.leads)
         down = self.world.rng.choice(self.checks.brokers)
         down.stop()

@@ -10,9 +10,9 @@ from kafkalog.simulate.quorum.metadata_mutants import MUTANTS
 from kafkalog.simulate.quorum.mutants import planted
 from tests.support.effort import EXPLORING, SEED, patience_s, rounds
 
-FOUND = {"answers-at-append": 0, "knows-less": 122, "no-sessions": 2, "stays-active": 0}
+FOUND = {"answers-at-append": 0, "knows-less": 99, "no-sessions": 2, "stays-active": 0}
 """A seed that finds each planted mistake today."""
-ONCE_FAILED = {800001: 3_000}
+ONCE_FAILED = {800001: 3_000, 800055: 3_000}
 """Seeds that found mistakes, with the events that they need."""
 
 
