@@ -11,7 +11,7 @@ from kafkalog.cli.progress import BytesProgress, on_terminal
 if TYPE_CHECKING:
     from kafkalog.report import Report
 
-__all__ = ["checked"]
+__all__ = ["bytes_of_logs", "checked"]
 
 
 def checked(paths: Iterable[str], deep: bool) -> "Report":
@@ -22,7 +22,7 @@ def checked(paths: Iterable[str], deep: bool) -> "Report":
     from kafkalog.inspect.verify.files import verify
 
     paths = list(paths)
-    progress = BytesProgress(_bytes_of_logs(paths) if on_terminal() else 0)
+    progress = BytesProgress(bytes_of_logs(paths) if on_terminal() else 0)
     try:
         return verify(paths, deep=deep, watch=progress.done)
     except ValueError as problem:
@@ -31,8 +31,9 @@ def checked(paths: Iterable[str], deep: bool) -> "Report":
         progress.clear()
 
 
-def _bytes_of_logs(paths: list[str]) -> int:
+def bytes_of_logs(paths: Iterable[str]) -> int:
     """The size of all .log files in these folders, or of these files."""
+    paths = list(paths)
     names = [path for path in paths if os.path.isfile(path)]
     for path in paths:
         names += [os.path.join(folder, one) for folder, _, files in os.walk(path) for one in files]

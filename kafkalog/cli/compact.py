@@ -5,6 +5,7 @@ import math
 import time
 from typing import TYPE_CHECKING
 
+from kafkalog.cli.checking import bytes_of_logs
 from kafkalog.cli.common import (
     UsageError,
     add_dir,
@@ -16,7 +17,7 @@ from kafkalog.cli.common import (
     show_bytes,
     table,
 )
-from kafkalog.cli.progress import BytesProgress
+from kafkalog.cli.progress import BytesProgress, on_terminal
 
 if TYPE_CHECKING:
     from kafkalog.log.log import Log
@@ -102,16 +103,15 @@ def _show(
 ) -> int:
     """Print the work that --execute would do.  Writes nothing."""
     from kafkalog.log.compaction import look
-    from kafkalog.log.isolation import UNCOMMITTED
     from kafkalog.log.log import Log, handle_of
 
+    progress = BytesProgress(bytes_of_logs(parts.values()) if on_terminal() else 0)
     rows = []
     for tp, path in parts.items():
         with Log(path, "r", settings, topic=tp.topic, partition=tp.partition) as log:
             end = log.last_stable_offset if options.roll else look(handle_of(log)).end
-            first = log.start_offset
-            records = log.scan(first, end, isolation=UNCOMMITTED).count() if end > first else 0
-            keyless = _without_key(log, first, end) if records else 0
+            records, keyless = _count(log, end, progress)
+        progress.clear()
         if options.json:
             row = {"topic": tp.topic, "partition": tp.partition, "end_offset": end}
             print(json_line({**row, "records": records, "without_key": keyless}), flush=True)
@@ -123,13 +123,23 @@ def _show(
     return 0
 
 
-def _without_key(log: "Log", start: int, stop: int) -> int:
+def _count(log: "Log", stop: int, progress: BytesProgress) -> tuple[int, int]:
+    """The records below an offset, and how many of them have no key.  The log's bytes are taken to
+    be spread evenly over its offsets."""
     from kafkalog.log.isolation import UNCOMMITTED
 
-    return sum(
-        sum(key is None for key in batch.numpy("key"))
-        for batch in log.scan(start, stop, columns=["key"], isolation=UNCOMMITTED)
-    )
+    first, records, keyless = log.start_offset, 0, 0
+    if stop <= first:
+        return 0, 0
+    size, done_bytes = sum(one.size_bytes for one in log.segments), 0
+    for batch in log.scan(first, stop, columns=["key", "offset"], isolation=UNCOMMITTED):
+        keys = batch.numpy("key")
+        records += len(keys)
+        keyless += sum(key is None for key in keys)
+        part = (batch.last_offset + 1 - first) / (log.end_offset - first)
+        progress.done(int(size * part) - done_bytes)
+        done_bytes = int(size * part)
+    return records, keyless
 
 
 def _execute(

@@ -146,8 +146,9 @@ def on_a_terminal(
     "command",
     [["verify", "{}", "--json"], ["repair", "{}", "--json"],
      ["compact", "--dir", "{}", "--topic", "t", "--execute", "--json",
-      "--set", "cleanup.policy=compact"]],
-    ids=lambda words: words[0],
+      "--set", "cleanup.policy=compact"],
+     ["compact", "--dir", "{}", "--topic", "t", "--json", "--set", "cleanup.policy=compact"]],
+    ids=["verify", "repair", "compact", "compact, a look"],
 )  # fmt: skip
 def test_long_work_on_files_shows_its_progress(tmp_path: Path, command: list[str]) -> None:
     records(tmp_path)
