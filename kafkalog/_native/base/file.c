@@ -1,9 +1,10 @@
 /* file.c: the files of logs, and the limit on open ones.
  *
- * A file's `state` holds its pin count and a bit for an open `fd`.  A pin adds one and checks the
- * bit; an eviction swaps "open, no pins" for "closed" atomically, so each sees the other.  Rare
- * operations take locks: opening (one at a time per file), a sync, and the ring of open files.
- * Lock order: opening, then the cache's; a sync holds neither. */
+ * A file's `state` holds its pin count, a bit for an open `fd`, and one for what a sync has to cover.
+ * A pin adds one and checks the first bit; a write sets the second before its unpin; an eviction
+ * swaps "open, synced, no pins" for "closed" atomically, so each sees the others.  Rare operations
+ * take locks: opening (one at a time per file), a sync, and the ring of open files.  Lock order:
+ * opening, then the cache's; a sync holds neither. */
 #include "file.h"
 
 #include <errno.h>
@@ -13,6 +14,8 @@
 #include <unistd.h>
 
 static const int64_t FILE_OPEN = (int64_t)1 << 32;
+/* Written since its last sync.  Closing it could hide a failed write-back. */
+static const int64_t FILE_UNSYNCED = (int64_t)1 << 33;
 static const int64_t FILE_PINS = ((int64_t)1 << 32) - 1;
 /* Space for a segment's name with any suffix that a rename may add. */
 enum { NAME_BYTES_MIN = 64 };
@@ -21,8 +24,6 @@ struct kl_file {
     _Atomic int64_t state;
     _Atomic int fd;       /* changes only while the file is closed */
     _Atomic bool touched; /* pinned since the clock hand last passed */
-    /* Written since its last sync.  Closing it could hide a failed write-back. */
-    _Atomic bool unsynced;
     /* The kernel reports a failure to only one of two concurrent syncs.  Syncs by its log share
      * this lock, as either failure is the log's; a sync by the cache takes it exclusively. */
     pthread_rwlock_t syncing;
@@ -86,8 +87,8 @@ static void evict_down_to(int64_t limit, bool all) {
         kl_file *file = cache.hand;
         int fd = atomic_load(&file->fd);
         int64_t idle = FILE_OPEN;
+        if (all) atomic_fetch_and(&file->state, ~FILE_UNSYNCED);
         if (atomic_exchange(&file->touched, false) ||
-            (!all && atomic_load(&file->unsynced)) ||
             !atomic_compare_exchange_strong(&file->state, &idle, 0)) {
             cache.hand = file->next;
             continue;
@@ -118,9 +119,8 @@ static bool retain_living(kl_file *file) {
 static kl_file *pin_unsynced(void) {
     kl_file *file = cache.hand;
     for (int64_t looks = atomic_load(&cache.open_count); file && looks-- > 0;) {
-        int64_t idle = FILE_OPEN;
-        if (atomic_load(&file->unsynced) &&
-            atomic_compare_exchange_strong(&file->state, &idle, FILE_OPEN + 1)) {
+        int64_t idle = FILE_OPEN | FILE_UNSYNCED;
+        if (atomic_compare_exchange_strong(&file->state, &idle, idle + 1)) {
             if (retain_living(file)) return file;
             atomic_fetch_sub(&file->state, 1);
         }
@@ -133,7 +133,7 @@ static kl_file *pin_unsynced(void) {
 static void sync_kept(kl_file *file) {
     int result, fd = atomic_load(&file->fd);
     KL_ASSERT(pthread_rwlock_wrlock(&file->syncing) == 0);
-    atomic_store(&file->unsynced, false);
+    atomic_fetch_and(&file->state, ~FILE_UNSYNCED);
     do result = kl_io->fdatasync(fd);
     while (result && errno == EINTR);
     if (result) atomic_store(&file->sync_errno, errno);
@@ -352,6 +352,13 @@ kl_status kl_file_create(const char *dir_path, const char *name, kl_file **out) 
     return status;
 }
 
+/* Pinned: before the unpin.  A load alone, if an earlier write has set the bit and no sync has
+ * cleared it: one that clears it later covers this write, too. */
+static void mark_unsynced(kl_file *file) {
+    if (!(atomic_load(&file->state) & FILE_UNSYNCED))
+        atomic_fetch_or(&file->state, FILE_UNSYNCED);
+}
+
 /* ---- whole transfers ----------------------------------------------------------------- */
 
 /* The status of a failed call on an open file, from errno. */
@@ -397,7 +404,7 @@ kl_status kl_file_write(kl_file *file, const void *data, size_t bytes, int64_t p
             break;
         }
     }
-    atomic_store_explicit(&file->unsynced, true, memory_order_release);
+    mark_unsynced(file);
     kl_file_unpin(file);
     return status;
 }
@@ -415,7 +422,7 @@ kl_status kl_file_try_sync(kl_file *file, bool *tried) {
     *tried = true;
     KL_ASSERT(pthread_rwlock_rdlock(&file->syncing) == 0);
     int failed = atomic_exchange(&file->sync_errno, 0);
-    atomic_store(&file->unsynced, false);
+    atomic_fetch_and(&file->state, ~FILE_UNSYNCED);
     do result = failed ? (errno = failed, -1) : kl_io->fdatasync(fd);
     while (result && errno == EINTR);
     if (result) (void)file_failed(file, "fdatasync");
@@ -445,7 +452,7 @@ kl_status kl_file_truncate(kl_file *file, int64_t bytes) {
     do result = kl_io->ftruncate(fd, bytes);
     while (result && errno == EINTR);
     if (result) status = file_failed(file, "truncate");
-    atomic_store(&file->unsynced, true);
+    mark_unsynced(file);
     kl_file_unpin(file);
     return status;
 }
