@@ -28,8 +28,12 @@ Answer = Mapping[str, Any]
 _CONTROLS = (LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN)
 SHOWN_MAX = 256
 """Characters of a client id that log lines show."""
-_WAIT_FOR_MEMBERS = (apis.JOIN_GROUP, apis.SYNC_GROUP)
-"""Answered when other members have acted, which may take minutes."""
+_WAIT_IN_GROUPS = (
+    apis.JOIN_GROUP, apis.SYNC_GROUP, apis.CONSUMER_GROUP_HEARTBEAT, apis.SHARE_GROUP_HEARTBEAT,
+    apis.STREAMS_GROUP_HEARTBEAT,
+)  # fmt: skip
+"""Answered when other members have acted, which may take minutes, or after their turn: the group
+counts what it keeps."""
 SMALL_BYTES = 2_000
 """A body up to this size stays in the memory that a connection has for its next request: to free it
 would take as long as all else, as other threads want the GIL."""
@@ -119,7 +123,7 @@ class Request:
 
         Raises: InvalidRequest, UnsupportedVersion.
         """
-        large = self.api in _WAIT_FOR_MEMBERS and self.size > SMALL_BYTES
+        large = self.api in _WAIT_IN_GROUPS and self.size > SMALL_BYTES
         self.body, self.size = self.api.measured_request(self.version, self.body)
         if large:  # parts that are kept count towards the group's bounds
             self._reactor.read(self._id)
@@ -141,10 +145,10 @@ class Request:
 
     def hand_over(self) -> Any:
         """The decoded body, for another part to keep as long as it needs it: a request that may
-        wait for minutes keeps only what its own answer to a failure names."""
+        wait in a group keeps only what its own answer to a failure names."""
         body = self.body
-        if self.api in _WAIT_FOR_MEMBERS:
-            self._forget()  # the group counts what it keeps
+        if self.api in _WAIT_IN_GROUPS:
+            self._forget()
             self.body = type(body)()
             self.body.member_id = body.member_id
         return body

@@ -64,11 +64,6 @@ class Joining(NamedTuple):
     must_have_id: bool = False
     """It has to come again with the id that it got."""
 
-    @property
-    def bytes(self) -> int:
-        """Approximate memory."""
-        return sum(len(name) + len(data) for name, data in self.classic.protocols)
-
 
 class Joined(NamedTuple):
     """A member that has joined."""

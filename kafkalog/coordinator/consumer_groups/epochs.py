@@ -6,7 +6,7 @@ Source: KIP-848, Kafka's GroupMetadataManager.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from kafkalog.coordinator.consumer_groups.changes import GroupChanges
@@ -17,14 +17,10 @@ from kafkalog.coordinator.step import Body
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
-    "FENCED", "TOPIC_BYTES", "Found", "Limits", "Now", "check_epoch", "check_room", "given",
-    "heard_bytes", "invalid", "look_at_topics", "members_left", "new_assignment", "not_empty",
-    "unknown_member",
+    "FENCED", "Found", "Limits", "Now", "check_epoch", "check_room", "given", "invalid",
+    "look_at_topics", "members_left", "new_assignment", "not_empty", "unknown_member",
 ]  # fmt: skip
 
-TOPIC_BYTES, OWNED_BYTES, NUMBER_BYTES, SMALL_BYTES = 100, 500, 60, 2_000
-"""Memory of a topic's name in a heartbeat besides its characters, of a topic with the partitions
-that a member has, and of each of these; a heartbeat's allowance."""
 REFRESH_MS = (1 << 31) - 1
 """How long what a group knows about its topics holds, unless they change."""
 FENCED = "The member must abandon all its partitions and rejoin."
@@ -114,16 +110,6 @@ def check_room(changes: GroupChanges[Any], kind: str, limits: Limits) -> None:
             ErrorCode.GROUP_MAX_SIZE_REACHED,
             f"The {kind} group has reached its maximum capacity of {limits.members_max} members.",
         )
-
-
-def heard_bytes(
-    texts: Iterable[str | None], owned: Iterable[Collection[int]] = (), rest: int = 0
-) -> int:
-    """Approximate memory of a heartbeat that waits for its turn, beyond its allowance: its texts,
-    what the member has, topic by topic, and a `rest`."""
-    found = rest + sum(len(text) for text in texts if text)
-    found += sum(OWNED_BYTES + NUMBER_BYTES * len(numbers) for numbers in owned)
-    return max(found - SMALL_BYTES, 0)
 
 
 # ---- epochs --------------------------------------------------------------------------------

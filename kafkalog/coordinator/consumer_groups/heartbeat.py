@@ -14,14 +14,12 @@ from kafkalog.coordinator.consumer_groups.base import AnyMember
 from kafkalog.coordinator.consumer_groups.changes import Changes
 from kafkalog.coordinator.consumer_groups.epochs import (
     FENCED,
-    TOPIC_BYTES,
     Found,
     Limits,
     Now,
     check_epoch,
     check_room,
     given,
-    heard_bytes,
     invalid,
     look_at_topics,
     members_left,
@@ -68,16 +66,6 @@ class Said(NamedTuple):
     owned: Mapping[UUID, Collection[int]] | None
     client_id: str
     client_host: str
-
-    @property
-    def bytes(self) -> int:
-        """Approximate memory of it, beyond a small allowance."""
-        topics = self.topics or ()
-        texts = (
-            self.member_id, self.instance_id, self.rack_id, self.regex, self.assignor,
-            self.client_id, self.client_host, *topics,
-        )  # fmt: skip
-        return heard_bytes(texts, (self.owned or {}).values(), TOPIC_BYTES * len(topics))
 
     @property
     def is_full(self) -> bool:

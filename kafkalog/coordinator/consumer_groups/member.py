@@ -7,6 +7,8 @@ from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
 
+from kafkalog.coordinator.weight import text_bytes
+
 __all__ = [
     "JOINING",
     "LEFT",
@@ -34,9 +36,10 @@ Assigned = Mapping[UUID, Mapping[int, int]]
 """Partitions by topic, each with the assignment epoch in which the member got it."""
 NOTHING: dict[UUID, dict[int, int]] = {}
 
-MEMBER_BYTES, PARTITION_BYTES, TOPIC_BYTES = 3_000, 250, 150
+MEMBER_BYTES, PARTITION_BYTES, TOPIC_BYTES, PROTOCOL_BYTES = 3_000, 250, 150, 200
 """Memory of a member besides its strings, with its timers and its records' keys; of a partition
-that it has, in all of its assignments; of a topic to which it subscribes.  Rounded up."""
+that it has, in all of its assignments; of a topic to which it subscribes; of a protocol that it
+names in a JoinGroup.  Rounded up."""
 
 
 class MemberState(IntEnum):
@@ -87,10 +90,11 @@ class Member(NamedTuple):
             self.member_id, self.instance_id, self.rack_id, self.client_id, self.regex,
             self.assignor,
         )  # fmt: skip
-        said = sum(len(text) for text in texts if text)
-        said += sum(TOPIC_BYTES + len(topic) for topic in self.topics)
+        said = sum(map(text_bytes, texts))
+        said += sum(TOPIC_BYTES + text_bytes(topic) for topic in self.topics)
         if self.classic is not None:
-            said += sum(len(name) + len(data) for name, data in self.classic.protocols)
+            protocols = self.classic.protocols
+            said += sum(PROTOCOL_BYTES + text_bytes(name) + len(data) for name, data in protocols)
         return said
 
     @property

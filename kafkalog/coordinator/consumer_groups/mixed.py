@@ -33,7 +33,7 @@ class _Plan(NamedTuple):
     work: Callable[[Changes, Step], Body]
     """Raises: Refusal."""
     answer: Callable[[Step, ErrorCode, Body], None]
-    size: int = 0
+    said: Joining | None = None
 
 
 class ClassicRequests:
@@ -77,7 +77,7 @@ class ClassicRequests:
             else:
                 plan.answer(step, ErrorCode.NOT_COORDINATOR if shard.closed else code, answer)
 
-        self._consumers.take_turn(shard, step, group, Turn(work, told, size=plan.size))
+        self._consumers.take_turn(shard, step, group, Turn(work, told, keeps=(body, plan.said)))
 
     def _keep_alive(self, shard: GroupShard, step: Step, group: Group, body: Any) -> None:
         """The member lives, also if its request has to wait."""
@@ -118,7 +118,7 @@ class ClassicRequests:
                 self._consumers.keep_session(shard, group, said.member_id, step.now_ms)
             step.answer(request.answer, **answer)
 
-        return _Plan(work, answer, said.bytes)
+        return _Plan(work, answer, said)
 
     def _joined(
         self, shard: GroupShard, group: Group, changes: Changes, step: Step, said: Joining

@@ -76,7 +76,7 @@ class ConsumerGroups(NewerGroups[ConsumerGroup]):
     def heartbeat(self, shard: GroupShard, step: Step, request: Call) -> None:
         """Answer a ConsumerGroupHeartbeat once what follows from it is in the journal."""
         if self.repeats(shard, step, request):
-            self._maybe_look_up(shard, step, shard.groups[request.body.group_id], request)
+            self._maybe_look_up(shard, step, shard.groups[request.body.group_id], request.visible)
             return
         body = request.body
         try:
@@ -93,13 +93,16 @@ class ConsumerGroups(NewerGroups[ConsumerGroup]):
         if said.epoch != JOINING and said.member_id in group.consumer.members:
             self.keep_session(shard, group, said.member_id, step.now_ms)
 
+        stays = said.epoch >= JOINING
+        to, visible = request.answer, request.visible  # its body is not kept
+
         def told(step: Step, code: ErrorCode, message: str | None, answer: Body) -> None:
-            step.answer(request.answer, error_code=code, error_message=message, **answer)
-            if code is ErrorCode.NONE and said.epoch >= JOINING:
-                self._maybe_look_up(shard, step, group, request)
+            step.answer(to, error_code=code, error_message=message, **answer)
+            if code is ErrorCode.NONE and stays:
+                self._maybe_look_up(shard, step, group, visible)
 
         work = partial(self._heard, shard, group, said)
-        self.take_turn(shard, step, group, Turn(work, told, size=said.bytes))
+        self.take_turn(shard, step, group, Turn(work, told, keeps=said))
 
     def _no_news(
         self, shard: GroupShard, step: Step, group: Group, member: Member, request: Call
@@ -163,7 +166,9 @@ class ConsumerGroups(NewerGroups[ConsumerGroup]):
 
     # ---- patterns --------------------------------------------------------------------------
 
-    def _maybe_look_up(self, shard: GroupShard, step: Step, group: Group, request: Call) -> None:
+    def _maybe_look_up(
+        self, shard: GroupShard, step: Step, group: Group, visible: patterns.Visible
+    ) -> None:  # fmt: skip
         """Have the topics of a group's patterns looked up, if it is time."""
         consumer = group.consumer
         if consumer is None or not consumer.patterns:
@@ -173,9 +178,7 @@ class ConsumerGroups(NewerGroups[ConsumerGroup]):
         if may and patterns.to_look_up(consumer, step.wall_ms, refresh_ms, self.topics):
             consumer.looking = True
             texts = tuple(consumer.patterns)
-            self._lookups.add(
-                patterns.Lookup(shard.partition, group.group_id, texts, request.visible)
-            )
+            self._lookups.add(patterns.Lookup(shard.partition, group.group_id, texts, visible))
         self._next_lookup(step)
 
     def _next_lookup(self, step: Step) -> None:
@@ -276,10 +279,10 @@ class ConsumerGroups(NewerGroups[ConsumerGroup]):
     def remove(
         self, shard: GroupShard, step: Step, group: Group,
         named: list[tuple[str, str | None]], told: Callable[[Step, list[Body]], None],
-        again: Callable[[Step], None],
+        again: Callable[[Step], None], *, keeps: Any,
     ) -> None:  # fmt: skip
         """LeaveGroup, by which members leave or are removed: `named` by id and instance id.
-        `again`: the group turned out to be a classic one."""
+        `again`: the group turned out to be a classic one.  `keeps`: see Turn."""
         rows: list[Body] = []
         moved = False
 
@@ -309,7 +312,7 @@ class ConsumerGroups(NewerGroups[ConsumerGroup]):
                 row["error_code"] = row.get("error_code") or code
             told(step, rows)
 
-        self.take_turn(shard, step, group, Turn(work, answer))
+        self.take_turn(shard, step, group, Turn(work, answer, keeps=(keeps, named)))
 
     def describe(self, shard: GroupShard, group_id: str, _request: Call) -> Body:
         """A group of ConsumerGroupDescribe's answer."""

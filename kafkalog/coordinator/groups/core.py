@@ -353,7 +353,8 @@ class GroupCoordinatorState(CoordinatorState[GroupShard]):
         def again(step: Step) -> None:
             self._again(apis.LEAVE_GROUP, shard, step, request)
 
-        self.consumers.remove(shard, step, group, groups.leaving_in(request), told, again)
+        self.consumers.remove(shard, step, group, groups.leaving_in(request), told, again,
+                              keeps=request.body)  # fmt: skip
 
     def _offset_delete(self, shard: GroupShard, step: Step, request: Call) -> None:
         offsets.delete(shard, step, request, self._known)

@@ -18,7 +18,7 @@ from kafkalog.coordinator.consumer_groups.state import ConsumerGroup
 from kafkalog.coordinator.share_groups.state import ShareGroup
 from kafkalog.coordinator.step import Answer
 from kafkalog.coordinator.streams_groups.state import StreamsGroup
-from kafkalog.coordinator.weight import Weight
+from kafkalog.coordinator.weight import Weight, text_bytes
 from kafkalog.types import TopicPartition
 from kafkalog.wire.values import ZERO_UUID
 
@@ -188,7 +188,7 @@ class Group:
         self.group_id = group_id
         self.weight = Weight(within)
         """Approximate memory that it takes."""
-        self.weight.add(GROUP_BYTES + len(group_id))
+        self.weight.add(GROUP_BYTES + text_bytes(group_id))
         self.state = State.EMPTY
         self.state_ms = wall_ms
         """When it entered the state; -1 if loaded from a record without a time."""
@@ -307,7 +307,7 @@ class Group:
         """Take the classic group out, with its members and their waiting requests."""
         weight = sum(member.weighed_bytes for member in self.members.values())
         weight += sum(map(expected_bytes, self.pending)) + topics_bytes(self.topics)
-        weight += len(self.protocol_type or "")
+        weight += text_bytes(self.protocol_type)
         part = ClassicPart(weight, {name: getattr(self, name) for name in _CLASSIC})
         self.weight.add(-weight)
         empty = Group(self.group_id, wall_ms)
@@ -334,7 +334,7 @@ class Group:
 
     def be_of(self, protocol_type: str | None) -> None:
         """Record the protocol type of its members."""
-        self.weight.add(len(protocol_type or "") - len(self.protocol_type or ""))
+        self.weight.add(text_bytes(protocol_type) - text_bytes(self.protocol_type))
         self.protocol_type = protocol_type
 
     def expect(self, member_id: str) -> None:
@@ -524,21 +524,21 @@ def member_bytes(
     names: Iterable[str | None], said: Iterable[tuple[str, bytes]], assignment: bytes
 ) -> int:
     """Memory of a member with these names and this metadata for its protocols."""
-    texts = sum(len(name) for name in names if name)
-    texts += sum(PROTOCOL_BYTES + len(name) + len(data) for name, data in said)
+    texts = sum(map(text_bytes, names))
+    texts += sum(PROTOCOL_BYTES + text_bytes(name) + len(data) for name, data in said)
     return MEMBER_BYTES + texts + len(assignment)
 
 
 def topics_bytes(topics: Collection[str] | None) -> int:
     """Memory of the topics to which a group's members subscribe."""
-    return sum(TOPIC_BYTES + len(topic) for topic in topics or ())
+    return sum(TOPIC_BYTES + text_bytes(topic) for topic in topics or ())
 
 
 def expected_bytes(member_id: str) -> int:
     """Memory of a handed-out id."""
-    return EXPECTED_BYTES + len(member_id)
+    return EXPECTED_BYTES + text_bytes(member_id)
 
 
 def offset_bytes(metadata: str) -> int:
     """Memory of a committed offset with this metadata string."""
-    return OFFSET_BYTES + len(metadata)
+    return OFFSET_BYTES + text_bytes(metadata)

@@ -22,6 +22,7 @@ from kafkalog.coordinator.groups.group import (
 )
 from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.step import Answer, Body, Call, Step
+from kafkalog.coordinator.weight import text_bytes
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.runtime import STRING_BYTES_MAX
 
@@ -125,7 +126,7 @@ def _more_bytes(group: Group | None, request: Call) -> int:
     instance_id, client_id = body.group_instance_id, request.client_id
     names = instance_id or client_id, instance_id, client_id  # the first as part of its id
     said = member_bytes(names, protocols, b"")
-    new = GROUP_BYTES + len(body.group_id) + len(body.protocol_type)
+    new = GROUP_BYTES + text_bytes(body.group_id) + text_bytes(body.protocol_type)
     return said + new * (group is None)
 
 

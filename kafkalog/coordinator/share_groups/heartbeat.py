@@ -11,12 +11,10 @@ from typing import Any, NamedTuple
 
 from kafkalog.coordinator.consumer_groups.epochs import (
     FENCED,
-    TOPIC_BYTES,
     Found,
     Now,
     check_room,
     given,
-    heard_bytes,
     invalid,
     look_at_topics,
     members_left,
@@ -57,13 +55,6 @@ class Said(NamedTuple):
     topics: Collection[str] | None
     client_id: str
     client_host: str
-
-    @property
-    def bytes(self) -> int:
-        """Approximate memory of it, beyond a small allowance."""
-        topics = self.topics or ()
-        texts = (self.member_id, self.rack_id, self.client_id, self.client_host, *topics)
-        return heard_bytes(texts, rest=TOPIC_BYTES * len(topics))
 
 
 def check(body: Any) -> None:

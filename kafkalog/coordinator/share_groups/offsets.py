@@ -179,7 +179,7 @@ def alter(groups: ShareGroups, shard: GroupShard, step: Step, request: Call) -> 
         _tell_results(rows, code, results)
         step.answer(request.answer, responses=rows)
 
-    groups.take_turn(shard, step, group, Turn(work, told))
+    groups.take_turn(shard, step, group, Turn(work, told, keeps=(body, rows, offsets)))
 
 
 def _to_alter(asked: Iterable[Any], topics: Topics) -> tuple[list[Row], dict[UUID, dict[int, int]]]:
@@ -259,7 +259,7 @@ def delete(groups: ShareGroups, shard: GroupShard, step: Step, request: Call) ->
         else:
             _forgotten(groups, shard, step, (request, group), results, errors)
 
-    groups.take_turn(shard, step, group, Turn(work, told))
+    groups.take_turn(shard, step, group, Turn(work, told, keeps=(body, names)))
 
 
 def _to_delete(
@@ -317,6 +317,6 @@ def _forgotten(
             step.answer(request.answer, error_code=code, error_message=message)
 
     if shard.groups.get(group.group_id) is group and done:
-        groups.take_turn(shard, step, group, Turn(work, told))
+        groups.take_turn(shard, step, group, Turn(work, told, keeps=(request.body, rows)))
     else:
         step.answer(request.answer, responses=rows)

@@ -113,13 +113,15 @@ class ShareGroups(NewerGroups[ShareGroup]):
             self.keep_session(shard, group, said.member_id, step.now_ms)
         new: list[InitializeState] = []
 
+        to = request.answer  # its body is not kept
+
         def told(step: Step, code: ErrorCode, message: str | None, answer: Body) -> None:
-            step.answer(request.answer, error_code=code, error_message=message, **answer)
+            step.answer(to, error_code=code, error_message=message, **answer)
             if code is ErrorCode.NONE and new:
                 self.initialize(shard, step, group.group_id, new, _nobody_waits)
 
         work = partial(self._heard, shard, group, said, new)
-        self.take_turn(shard, step, group, Turn(work, told, size=said.bytes))
+        self.take_turn(shard, step, group, Turn(work, told, keeps=said))
 
     def _no_news(
         self, _shard: GroupShard, step: Step, group: Group, _member: Member, request: Call

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from kafkalog.coordinator.consumer_groups.base import NewerGroup
 from kafkalog.coordinator.consumer_groups.member import PARTITION_BYTES, TOPIC_BYTES, Member
+from kafkalog.coordinator.weight import text_bytes
 
 __all__ = ["NO_STATES", "Kept", "ShareGroup", "ShareState", "States"]
 
@@ -52,7 +53,7 @@ def _states_bytes(states: States | None) -> int:
     names = [one.name for some in states[:2] for one in some.values()]
     names += states.deleting.values()
     count = sum(len(one.partitions) for some in states[:2] for one in some.values())
-    return sum(TOPIC_BYTES + len(name) for name in names) + PARTITION_BYTES * count
+    return sum(TOPIC_BYTES + text_bytes(name) for name in names) + PARTITION_BYTES * count
 
 
 class ShareGroup(NewerGroup[Member, UUID]):

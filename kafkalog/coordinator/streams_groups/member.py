@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from kafkalog.coordinator.consumer_groups.member import MEMBER_BYTES, PARTITION_BYTES
+from kafkalog.coordinator.weight import text_bytes
 
 __all__ = [
     "NO_TASKS", "Endpoint", "Given", "Role", "StreamsMember", "StreamsState", "Task", "Tasks",
@@ -85,8 +86,8 @@ class StreamsMember(NamedTuple):
     def said_bytes(self) -> int:
         """Approximate memory of its words."""
         texts = (self.member_id, self.instance_id, self.rack_id, self.client_id, self.process_id)
-        found = sum(len(text) for text in texts if text)
-        found += len(self.endpoint.host) if self.endpoint else 0
+        found = sum(map(text_bytes, texts))
+        found += text_bytes(self.endpoint.host) if self.endpoint else 0
         return found + tag_bytes(self.tags)
 
     @property
@@ -111,7 +112,7 @@ class StreamsMember(NamedTuple):
 
 def tag_bytes(tags: Collection[tuple[str, str]]) -> int:
     """Approximate memory of a member's tags."""
-    return sum(PARTITION_BYTES + len(key) + len(text) for key, text in tags)
+    return sum(PARTITION_BYTES + text_bytes(key) + text_bytes(text) for key, text in tags)
 
 
 def each_task(given: Mapping[TasksOf, Collection[int]]) -> Iterator[Task]:

@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from kafkalog.coordinator.consumer_groups.epochs import heard_bytes, invalid, not_empty
+from kafkalog.coordinator.consumer_groups.epochs import invalid, not_empty
 from kafkalog.coordinator.consumer_groups.member import JOINING, LEFT_STATIC
 from kafkalog.coordinator.streams_groups.configured import Part
-from kafkalog.coordinator.streams_groups.member import (
-    Endpoint,
-    Role,
-    StreamsMember,
-    TasksOf,
-    tag_bytes,
-)
+from kafkalog.coordinator.streams_groups.member import Endpoint, Role, StreamsMember, TasksOf
 from kafkalog.coordinator.streams_groups.records import tags_in
-from kafkalog.coordinator.streams_groups.state import StreamsGroup, task_offset_bytes
+from kafkalog.coordinator.streams_groups.state import StreamsGroup
 from kafkalog.coordinator.streams_groups.topology import Topology, check_topology, topology_in
 
 __all__ = ["Said", "check", "check_tasks", "said_in", "says_nothing"]
@@ -53,19 +47,6 @@ class Said(NamedTuple):
     """The epoch of others' endpoints that it knows."""
     client_id: str
     client_host: str
-
-    @property
-    def bytes(self) -> int:
-        """Approximate memory of it, beyond a small allowance."""
-        owned = self.owned or {}
-        texts = (
-            self.member_id, self.instance_id, self.rack_id, self.process_id, self.client_id,
-            self.client_host, None if self.endpoint is None else self.endpoint.host,
-            *(subtopology for _, subtopology in owned),
-        )  # fmt: skip
-        rest = 0 if self.topology is None else self.topology.bytes
-        rest += task_offset_bytes(self.offsets or {}) + task_offset_bytes(self.end_offsets or {})
-        return heard_bytes(texts, owned.values(), rest + tag_bytes(self.tags or ()))
 
 
 def check(body: Any) -> None:

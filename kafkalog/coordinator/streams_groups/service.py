@@ -124,7 +124,7 @@ class StreamsGroups(NewerGroups[StreamsGroup]):
                 self._create(shard, step, group, creates)
 
         work = partial(self._heard, shard, group, said, creatable, creates)
-        self.take_turn(shard, step, group, Turn(work, told, size=said.bytes))
+        self.take_turn(shard, step, group, Turn(work, told, keeps=said))
 
     def _no_news(
         self, shard: GroupShard, _step: Step, group: Group, member: StreamsMember, request: Call

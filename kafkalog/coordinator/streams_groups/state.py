@@ -21,7 +21,7 @@ from kafkalog.coordinator.streams_groups.member import (
     each_task,
 )
 from kafkalog.coordinator.streams_groups.topology import Topology
-from kafkalog.coordinator.weight import Weight
+from kafkalog.coordinator.weight import Weight, text_bytes
 
 __all__ = [
     "NOT_VALIDATED", "NO_OFFSETS", "Failure", "Offsets", "StreamsGroup", "StreamsGroupState",
@@ -30,8 +30,8 @@ __all__ = [
 
 NOT_VALIDATED = -1
 OFFSET_BYTES = 200
-"""Memory of the offset of a task that a member reports, besides the characters of the subtopology's
-id; rounded up."""
+"""Memory of the offset of a task that a member reports, besides the text of the subtopology's id;
+rounded up."""
 
 
 class StreamsGroupState(Enum):
@@ -62,7 +62,7 @@ class Offsets(NamedTuple):
 
 def task_offset_bytes(offsets: Mapping[tuple[str, int], int]) -> int:
     """Approximate memory of offsets of tasks."""
-    return sum(OFFSET_BYTES + len(subtopology) for subtopology, _ in offsets)
+    return sum(OFFSET_BYTES + text_bytes(subtopology) for subtopology, _ in offsets)
 
 
 NO_OFFSETS = Offsets({}, {})

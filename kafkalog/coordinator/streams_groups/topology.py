@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from kafkalog.coordinator.consumer_groups.refusal import Refusal
+from kafkalog.coordinator.weight import text_bytes
 from kafkalog.disk.layout import topic_problem
 from kafkalog.metadata.image import INTERNAL_TOPICS
 from kafkalog.wire.error_codes import ErrorCode
@@ -86,7 +87,8 @@ class Topology(NamedTuple):
     def bytes(self) -> int:
         """Approximate memory of it."""
         texts = [text for one in self.subtopologies for text in _texts(one)]
-        return sum(NAME_BYTES + len(text) for text in texts) + NAME_BYTES * _copartitions(self)
+        found = sum(NAME_BYTES + text_bytes(text) for text in texts)
+        return found + NAME_BYTES * _copartitions(self)
 
 
 def _texts(one: Subtopology) -> Iterator[str]:

@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 
 from kafkalog.coordinator.streams_groups.configured import Status
-from kafkalog.coordinator.streams_groups.said import said_in
 from kafkalog.coordinator.streams_groups.topology import (
     COPARTITIONS_MAX,
     NAMES_MAX,
     SUBTOPOLOGIES_MAX,
 )
-from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.unit.coordinator.group_calls import config
 from tests.unit.coordinator.streams_group_calls import (
@@ -278,23 +276,6 @@ def test_the_ids_of_reported_offsets_count() -> None:
     desk.say("a", -1)
     desk.come("a")
     assert desk.core.weight.bytes == total
-
-
-def test_a_heartbeat_that_waits_counts_with_its_texts() -> None:
-    def size(**fields: Any) -> int:
-        api = apis.STREAMS_GROUP_HEARTBEAT
-        body = {"group_id": "s", "member_id": "a", "member_epoch": 1, **fields}
-        return said_in(api.decode_request(1, api.encode_request(1, body)), 1, "c", "/h").bytes
-
-    assert size() == 0
-    assert size(rack_id="r" * 9_000, process_id="p" * 9_000) > 15_000
-    names = [f"{at}" + "x" * 1_000 for at in range(50)]
-    offsets = [{"subtopology_id": name, "partition": 0, "offset": 1} for name in names]
-    assert size(task_offsets=offsets) > 50_000
-    assert size(task_end_offsets=offsets) > 50_000
-    owned = [{"subtopology_id": name, "partitions": []} for name in names]
-    assert size(active_tasks=owned, standby_tasks=[], warmup_tasks=[]) > 50_000
-    assert size(client_tags=[{"key": name, "value": name} for name in names]) > 100_000
 
 
 def test_a_group_may_have_its_own_settings() -> None:

@@ -15,6 +15,7 @@ from kafkalog.coordinator.groups.group import (
     offset_bytes,
     topics_bytes,
 )
+from kafkalog.coordinator.weight import text_bytes
 from kafkalog.wire import apis
 from kafkalog.wire.api import REQUEST_NAMES_MAX
 from kafkalog.wire.error_codes import ErrorCode
@@ -29,7 +30,7 @@ def weighed(group: Group) -> int:
     committed = [o for partitions in group.offsets.values() for o in partitions.values()]
     pending = [o for offsets in group.pending_offsets.values() for o in offsets.values()]
     return (
-        GROUP_BYTES + len(group.group_id) + len(group.protocol_type or "")
+        GROUP_BYTES + text_bytes(group.group_id) + text_bytes(group.protocol_type)
         + topics_bytes(group.topics)
         + sum(map(expected_bytes, group.pending))
         + sum(member_bytes(m.names, m.protocols, m.assignment) for m in group.members.values())
