@@ -21,8 +21,10 @@ class Proxy:
     then cut: the last request was executed, and the client does not know.
     """
 
-    def __init__(self, target: tuple[str, int]) -> None:
+    def __init__(self, target: tuple[str, int], late_s: float = 0) -> None:
+        """`late_s`: how much later each piece of an answer comes."""
         self._target = target
+        self._late_s = late_s
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self.cuts = 0
@@ -77,9 +79,11 @@ class Proxy:
             allowed = None
             if self._mean_bytes is not None:
                 allowed = int(self._rng.expovariate(1 / self._mean_bytes)) + 200
-            for source, target, limit in ((client, server, None), (server, client, allowed)):
+            for source, target, limit, late_s in (
+                (client, server, None, 0), (server, client, allowed, self._late_s),
+            ):  # fmt: skip
                 threading.Thread(
-                    target=self._pump, args=(pair, source, target, limit), daemon=True
+                    target=self._pump, args=(pair, source, target, limit, late_s), daemon=True
                 ).start()
 
     def _pump(
@@ -88,14 +92,17 @@ class Proxy:
         source: socket.socket,
         target: socket.socket,
         allowed: int | None,
+        late_s: float,
     ) -> None:
         """Forward until an end closes, or until `allowed` bytes are used up."""
+        pause = threading.Event()
         with contextlib.suppress(OSError):
             while data := source.recv(PIECE):
                 if allowed is not None:
                     allowed -= len(data)
                     if allowed < 0:
                         break
+                pause.wait(late_s)
                 target.sendall(data)
         with self._lock:
             mine = pair in self._pairs
