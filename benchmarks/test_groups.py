@@ -1,11 +1,12 @@
 """Groups: members that join and leave, heartbeats, share groups' records, the classic protocol.
 
 Both brokers have the same driver: one thread with a bare socket for each member.  A member of the
-newer protocols that waits for partitions asks again after 0.1 s.  The groups have Kafka's default
-settings: a group is assigned at most once a second; where a member leaves, immediately.  A share
-group reads one partition, in batches of 100 records, one batch a worker at a time; each worker
-acknowledges its records in a request of their own before it asks for others.  Broker and driver
-share the processors, so compare the CPU time, too.
+newer protocols that waits for partitions asks again after 0.1 s.  The groups have the default
+settings: Kafka assigns a group at most once a second, we twice for what an assignment of its size
+costs (docs/decisions.md); where a member leaves, both do so immediately.  A share group reads one
+partition, in batches of 100 records, one batch a worker at a time; each worker acknowledges its
+records in a request of their own before it asks for others.  Broker and driver share the
+processors, so compare the CPU time, too.
 """
 
 from __future__ import annotations

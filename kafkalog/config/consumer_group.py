@@ -1,7 +1,7 @@
 """The settings of groups whose members heartbeat: consumer (KIP-848), share (KIP-932) and streams
 groups (KIP-1071)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from kafkalog.config.declare import Settings, Whole, Word, Words
@@ -23,6 +23,8 @@ ASSIGNORS = ("uniform", "range")
 SHARE_ASSIGNORS = ("simple",)
 _KINDS = ("consumer", "share", "streams")
 _RANGES = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+_PACED = "group.consumer.assignment.interval.ms"
+"""Its default is within any bounds: the lowest of them."""
 _OF_MEMBERS = frozenset(f"{kind}.{name}" for kind in _KINDS for name in _RANGES)
 """The settings of single groups that have bounds in settings of the broker."""
 
@@ -51,11 +53,13 @@ class ConsumerGroupConfig(Settings):
         15_000, "The highest consumer.heartbeat.interval.ms of a group.", unit="ms", low=1
     )
     group_consumer_assignment_interval_ms = Whole(
-        1_000,
+        0,
         "Time between two assignments of a group's partitions, at least: members that join "
-        "together are assigned together.",
+        "together are assigned together. Unless it is set, here or for the group, it is 0.4 ms for "
+        "each member and 0.02 ms for each partition, if that is more than 10 ms.",
         unit="ms",
         low=0,
+        kafka=1_000,
     )
     group_consumer_min_assignment_interval_ms = Whole(
         0, "The lowest consumer.assignment.interval.ms of a group.", unit="ms", low=0
@@ -155,7 +159,7 @@ class GroupSettings(ShareRecordSettings, StreamsGroupSettings):
         synonym="group.consumer.heartbeat.interval.ms",
     )  # fmt: skip
     consumer_assignment_interval_ms = Whole(
-        1_000, ConsumerGroupConfig.group_consumer_assignment_interval_ms.text, unit="ms", low=0,
+        0, ConsumerGroupConfig.group_consumer_assignment_interval_ms.text, unit="ms", low=0,
         synonym="group.consumer.assignment.interval.ms",
     )  # fmt: skip
     share_session_timeout_ms = Whole(
@@ -172,23 +176,27 @@ class GroupSettings(ShareRecordSettings, StreamsGroupSettings):
     )  # fmt: skip
 
 
-def group_problems(given: Mapping[str, Any]) -> Iterator[tuple[str, object, str]]:
+def group_problems(
+    given: Mapping[str, Any], explicit: Callable[[str], bool]
+) -> Iterator[tuple[str, object, str]]:
     """Settings that contradict each other, as Apache Kafka checks them at its start: name, value,
-    and what is wanted."""
+    and what is wanted.  `explicit`: tells if one was given."""
     for kind in _KINDS:
         group = f"group.{kind}"
         if f"{group}.session.timeout.ms" in given:
-            yield from _problems_of(group, given)
+            yield from _problems_of(group, given, explicit)
     yield from task_problems(given)
 
 
-def _problems_of(group: str, given: Mapping[str, Any]) -> Iterator[tuple[str, object, str]]:
+def _problems_of(
+    group: str, given: Mapping[str, Any], explicit: Callable[[str], bool]
+) -> Iterator[tuple[str, object, str]]:
     for name in _RANGES:
         low, high = (given[f"{group}.{end}.{name}"] for end in ("min", "max"))
         own = f"{group}.{name}"
         if high < low:
             yield f"{group}.max.{name}", high, f"at least {group}.min.{name}, {low}"
-        elif not low <= given[own] <= high:
+        elif not low <= given[own] <= high and (own != _PACED or explicit(own)):
             yield own, given[own], f"{low} to {high}, as {group}.min.{name} and max say"
     session_ms = given[f"{group}.session.timeout.ms"]
     beat = f"{group}.heartbeat.interval.ms"

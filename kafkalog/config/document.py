@@ -8,6 +8,8 @@ from kafkalog.config.topic import TopicConfig
 __all__ = ["render_differences", "render_markdown"]
 
 _WHY = {
+    "group.consumer.assignment.interval.ms": "A small group is assigned at once, a large one waits "
+    "for as long as its size asks for.",
     "num.recovery.threads.per.data.dir": "Logs are opened when they are first used, "
     "and flushes run in threads of their own.",
     "queued.max.request.bytes": "Limits what clients can send.",

@@ -95,7 +95,7 @@ def _problems(config: BrokerConfig) -> Iterator[tuple[str, object, str]]:
         if given[wait] > most:
             lag = f"replica.lag.time.max.ms, {given['replica.lag.time.max.ms']}"
             yield wait, given[wait], f"at most {lag}, and {REPLICA_SOCKET_MS}"
-    yield from group_problems(given)
+    yield from group_problems(given, config.explicit)
     yield from record_problems(given)
     replicas = "offsets.topic.replication.factor"
     if given.get(replicas, 0) > SHORT_MAX:

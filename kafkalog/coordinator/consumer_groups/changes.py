@@ -189,9 +189,10 @@ class GroupChanges(Generic[G]):
         self._set(epoch=epoch, metadata_hash=metadata_hash)
         self._note(self._layout.group)
 
-    def assignment(self, epoch: int, at_ms: int) -> None:
-        """The epoch of the target assignment, and when it was made."""
-        self._set(assignment_epoch=epoch, assignment_ms=at_ms)
+    def assignment(self, epoch: int, at_ms: int, pace_ms: int = 0) -> None:
+        """The epoch of the target assignment, when it was made, and how long a paced group waits
+        for the next one."""
+        self._set(assignment_epoch=epoch, assignment_ms=at_ms, pace_ms=pace_ms)
         self._note(self._layout.assignment)
 
     def replace_classic(self, key: bytes, value: bytes | None = None) -> None:

@@ -21,6 +21,12 @@ __all__ = [
     "look_at_topics", "members_left", "new_assignment", "not_empty", "unknown_member",
 ]  # fmt: skip
 
+MEMBER_US, PARTITION_US = 200, 10
+"""What an assignment costs for each member, most of it for the heartbeat that takes its part over
+and for the record of that, and for each partition.  Measured, and rounded up."""
+PACE = 2
+"""A group's assignments take one part in so many of a processor's time."""
+SMALL_MS = 10
 REFRESH_MS = (1 << 31) - 1
 """How long what a group knows about its topics holds, unless they change."""
 FENCED = "The member must abandon all its partitions and rejoin."
@@ -35,9 +41,11 @@ class Limits(NamedTuple):
     heartbeat_ms: int
     session_ms: int
     assignment_ms: int
-    """Time between two target assignments."""
+    """Time between two target assignments, at least."""
     assignor: str
     """The default one."""
+    paced: bool = False
+    """True if a large group waits longer between two assignments, see `pace_ms`."""
 
 
 class Now(NamedTuple):
@@ -124,19 +132,30 @@ def look_at_topics(changes: GroupChanges[Any], now: Now, bump: bool) -> None:
     group.looked(now.now_ms + REFRESH_MS, group.epoch)
 
 
+def pace_ms(members: int, partitions: int) -> int:
+    """How long a group waits after an assignment of so many partitions to so many members, if it
+    has no interval of its own: so long that its assignments take a share of one processor; 0 for
+    a small group, whose members would wait for their next heartbeats."""
+    found = PACE * (MEMBER_US * members + PARTITION_US * partitions) // 1_000
+    return found if found > SMALL_MS else 0
+
+
 def new_assignment(changes: GroupChanges[Any], now: Now, assign: Callable[[], Found]) -> None:
     """A new target assignment for a new group epoch, unless the last one is too young."""
-    group = changes.group
+    group, limits = changes.group, now.limits
     if group.assignment_epoch >= group.epoch:
         return
-    if group.assignment_ms and 0 <= now.wall_ms - group.assignment_ms < now.limits.assignment_ms:
+    wait_ms = max(limits.assignment_ms, group.pace_ms) if limits.paced else limits.assignment_ms
+    if group.assignment_ms and 0 <= now.wall_ms - group.assignment_ms < wait_ms:
         return
     found = assign()
+    partitions = 0
     for member_id in group.members:
         target = {what: frozenset(numbers) for what, numbers in found.get(member_id, {}).items()}
+        partitions += sum(map(len, target.values()))
         if group.target.get(member_id) != target:
             changes.target(member_id, target)
-    changes.assignment(group.epoch, now.wall_ms)
+    changes.assignment(group.epoch, now.wall_ms, pace_ms(len(group.members), partitions))
 
 
 def given(member: Member) -> Body:

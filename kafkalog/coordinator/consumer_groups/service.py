@@ -63,12 +63,15 @@ class ConsumerGroups(NewerGroups[ConsumerGroup]):
 
     def _defaults(self) -> Limits:
         config = self.config
+        explicit = config.explicit("group.consumer.assignment.interval.ms")
+        least_ms = config.group_consumer_min_assignment_interval_ms
         return Limits(
             config.group_consumer_max_size,
             config.group_consumer_heartbeat_interval_ms,
             config.group_consumer_session_timeout_ms,
-            config.group_consumer_assignment_interval_ms,
+            config.group_consumer_assignment_interval_ms if explicit else least_ms,
             config.group_consumer_assignors[0],
+            paced=not explicit,
         )
 
     # ---- requests --------------------------------------------------------------------------

@@ -81,7 +81,8 @@ class NewerGroups(Generic[G]):
         own, found = self._own(group_id), self._limits
         for field, name in self.own_settings.items() if own else ():
             if name in own:
-                found = found._replace(**{field: own[name]})
+                paced = found.paced and field != "assignment_ms"
+                found = found._replace(**{field: own[name]}, paced=paced)
         return found
 
     def repeats(self, shard: GroupShard, step: Step, request: Call) -> bool:

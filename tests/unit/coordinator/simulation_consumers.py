@@ -36,12 +36,13 @@ GROUP = "g"
 TOPICS = {"t": (UUID(int=1), 5), "u": (UUID(int=2), 2)}
 SESSION_MS, HEARTBEAT_MS, REBALANCE_MS = 12_000, 1_000, 20_000
 FAULTY_MS, SETTLE_MS, RETRY_MS = 120_000, 120_000, 100
-SETTINGS = config(
-    group_consumer_session_timeout_ms=SESSION_MS,
-    group_consumer_heartbeat_interval_ms=HEARTBEAT_MS,
-    group_consumer_assignment_interval_ms=500,
-    offsets_commit_timeout_ms=5_000,
-)
+PACED = {
+    "group_consumer_session_timeout_ms": SESSION_MS,
+    "group_consumer_heartbeat_interval_ms": HEARTBEAT_MS,
+    "offsets_commit_timeout_ms": 5_000,
+}
+EACH_SETTINGS = config(**PACED, group_consumer_assignment_interval_ms=500), config(**PACED)
+"""With an interval, and without one: such small groups are assigned at once."""
 LOST = {
     ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND,
 }  # fmt: skip
@@ -76,6 +77,7 @@ class ConsumerWorld(World[GroupCoordinatorState]):
     ) -> None:
         super().__init__(seed, PATIENCE, APPEND_ERRORS)
         self.make_core = core
+        self.settings = EACH_SETTINGS[seed % len(EACH_SETTINGS)]
         self.owners: dict[Partition, Consumer] = {}
         self.told = 0
         """Partitions that were given to members."""
@@ -87,7 +89,7 @@ class ConsumerWorld(World[GroupCoordinatorState]):
 
     def new_core(self) -> GroupCoordinatorState:
         rng = self.rng
-        return self.make_core(SETTINGS, lambda: f"{rng.getrandbits(32):08x}", KNOWN, SEEN)
+        return self.make_core(self.settings, lambda: f"{rng.getrandbits(32):08x}", KNOWN, SEEN)
 
     def keeps_unfinished(self) -> bool:
         return not self.loses_unfinished
@@ -157,7 +159,7 @@ class ConsumerWorld(World[GroupCoordinatorState]):
             return
         if group.consumer.unsure:
             return
-        other = GroupCoordinatorState(SETTINGS, str)
+        other = GroupCoordinatorState(self.settings, str)
         shard = other.new_shard(0, 0)
         other.load(shard, self.journal.read(0), self.wall_ms)
         loaded = picture(shard.groups.get(GROUP))
