@@ -185,6 +185,23 @@ kl_status kl_server_set_principal(kl_server *server, uint64_t id, int32_t princi
 /* Produce and Fetch: return the request to the fast path, which answers unknown partitions with the
  * protocol's errors.  `heard` 0: process it without an answer, and close the connection. */
 kl_status kl_server_again(kl_server *server, uint64_t id, int32_t heard);
+/* As kl_server_answer.  In addition the same request, if it is the next one of the connection,
+ * gets the same answer without Python, and so on; until kl_repeat_end, or until the server's mark
+ * is another one than `mark`.  Only heartbeats of KIP-848 (KL_API_CONSUMER_GROUP_HEARTBEAT) are
+ * repeated.  `out`: for the next three calls; NULL: it is answered, and not repeated. */
+typedef struct kl_repeat kl_repeat;
+kl_status kl_server_answer_repeatedly(kl_server *server, uint64_t id,
+                                      const kl_refusal *answer, uint64_t mark,
+                                      kl_repeat **out);
+/* Pass the next request to Python.  An answer that is being sent is from before. */
+void kl_repeat_end(kl_repeat *repeat);
+/* When the last request was answered so, by the server's clock; 0: none was. */
+int64_t kl_repeat_heard_ms(kl_repeat *repeat);
+/* It ends, too. */
+void kl_repeat_free(kl_repeat *repeat);
+/* The mark of what is repeated now; and a new one: all that is repeated ends. */
+uint64_t kl_server_repeat_mark(kl_server *server);
+void kl_server_end_repeats(kl_server *server);
 /* The body was read: its memory no longer counts, and can be reused even if the answer takes long.
  * Does not end the request. */
 kl_status kl_server_read(kl_server *server, uint64_t id);
@@ -220,7 +237,8 @@ typedef struct {
     int64_t bytes_in;
     int64_t bytes_out;
     int64_t requests[100]; /* by API key */
-    int64_t fast;          /* Produce and Fetch answered without Python */
+    int64_t fast;          /* requests answered without Python, */
+    int64_t repeated;      /* and those of them by kl_server_answer_repeatedly */
     int64_t queued;        /* now */
     int64_t queue_full;    /* times that a connection waited for the queue */
     int64_t parked;        /* now */

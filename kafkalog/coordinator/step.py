@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -14,6 +14,7 @@ __all__ = [
     "Call",
     "JournalRecord",
     "Producer",
+    "Repeated",
     "Settle",
     "Step",
     "Write",
@@ -28,6 +29,17 @@ Answer = Callable[[Body], None]
 """Takes the response to one request; called exactly once."""
 JournalRecord = tuple[bytes, bytes | None]
 """Key and value of a record for the journal; no value: a tombstone."""
+
+
+class Repeated(Protocol):
+    """An answer that is repeated without the coordinator."""
+
+    def end(self) -> None:
+        """The next request comes here again."""
+
+    @property
+    def heard_ms(self) -> int:
+        """When it was last repeated, on the monotonic clock; 0: never."""
 
 
 class Call(NamedTuple):
@@ -48,6 +60,9 @@ class Call(NamedTuple):
     """Those of some topics that the sender may describe."""
     creatable: Callable[[Collection[str]], Collection[str]] = lambda names: names
     """Those of some topics that the sender may create."""
+    repeat: Callable[[], Repeated | None] = lambda: None
+    """Has the answer repeated, without the coordinator, as long as the sender says the same; None:
+    this sender's requests always come here.  Called before the answer is given."""
     rows: Callable[[str], Any] = lambda _field: []
     """An empty list for a field of the answer, to which pieces are added (+=); it may encode
     each, and leave out what the sender may not see."""

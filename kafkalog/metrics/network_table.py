@@ -47,7 +47,8 @@ NETWORK = (
             "Requests that found no room in that queue.",
             "More num.io.threads, or a larger queued.max.requests."),
     counter("kafkalog_requests_fast_total", "", [],
-            "Produce and Fetch requests that were answered without Python."),
+            "Requests that were answered without Python: Produce, Fetch, and heartbeats of "
+            "consumer groups that say what the ones before them said."),
     gauge("kafka_network_socketserver_networkprocessoravgidlepercent", "share", [],
           "Share of time that the network threads wait, since the start.",
           "Below 0.3: more num.network.threads.",

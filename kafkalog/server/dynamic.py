@@ -54,7 +54,8 @@ def check_in_effect(
 def follow_settings(
     node: "Node", workers: "Workers", keys: "ListenerKeys", request_log: "RequestLog"
 ) -> None:
-    """Apply the settings now and whenever they change."""
+    """Apply the settings now and whenever they change; and let C repeat no answer that rests on
+    other metadata.  To be called after all others that follow the metadata."""
 
     def obey(image: "MetadataImage") -> None:
         config = in_effect(node.config, image)
@@ -77,6 +78,9 @@ def follow_settings(
 
     node.metadata.listen(changed)
     obey(node.image)
+    # Last: what C repeats from then on rests on what all other parts know of the change.
+    node.metadata.listen(lambda _change: node.reactor.end_repeats())
+    node.reactor.end_repeats()
 
 
 def apply_each(*each: Callable[[], None]) -> None:

@@ -19,6 +19,7 @@ from kafkalog.wire.values import Rows
 if TYPE_CHECKING:
     from kafkalog.server.error_counts import ErrorCounts
     from kafkalog.server.network.raw_request import Answers, RawRequest
+    from kafkalog.server.network.repeats import Repeat
 
 __all__ = ["Meter", "Peer", "Request"]
 
@@ -86,7 +87,7 @@ class Request:
 
     __slots__ = (
         "_adjust", "_change", "_counted", "_id", "_reactor", "api", "body", "connection",
-        "correlation_id", "cut", "errors", "meter", "peer", "size", "subject", "version",
+        "correlation_id", "cut", "errors", "meter", "peer", "repeat", "size", "subject", "version",
     )  # fmt: skip
 
     def __init__(self, reactor: "Answers", raw: "RawRequest") -> None:
@@ -117,6 +118,8 @@ class Request:
         self.errors: ErrorCounts | None = None
         """Counts the error codes of the answer."""
         self._counted: DecodedBytes | None = None
+        self.repeat: Repeat | None = None
+        """Repeats the answer to the same request; None: nothing does."""
 
     def decode(self) -> None:
         """Decode `body` into a Struct.
@@ -214,7 +217,10 @@ class Request:
             response = self.api.decode_response(self.version, data)
             response.throttle_time_ms = ms
             data = self.api.encode_response(self.version, response)
-        self._reactor.answer(self._id, data, header_version)
+        if self.repeat is not None and header_version >= 0:
+            self.repeat.answer(self._id, data, header_version)
+        else:
+            self._reactor.answer(self._id, data, header_version)
 
     def again(self) -> None:
         """Hand a Produce or Fetch back to C: what it needed is there now."""
@@ -251,6 +257,7 @@ class Request:
 
     def unheard(self) -> None:
         """From now on, close the connection instead of sending the answer."""
+        self.repeat = None
         self._reactor = _Unheard(self._reactor)
 
     def __repr__(self) -> str:

@@ -7,6 +7,7 @@
 
 #include "exchange.h"
 #include "peers.h"
+#include "repeat.h"
 #include "stream.h"
 
 typedef struct kl_net kl_net;
@@ -50,6 +51,7 @@ struct kl_conn {
     int32_t count;             /* their number */
 
     kl_client client;
+    kl_repeat *repeat; /* NULL: none */
     /* In thread->muted: a quota is exceeded, and no request is read before it is due.  A large
      * frame that has begun is read to its end, and runs: it would take the memory of others. */
     kl_timer mute;

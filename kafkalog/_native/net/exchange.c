@@ -92,6 +92,8 @@ void kl_exchange_end(kl_exchange *exchange) {
         if (exchange->holds) kl_net_hold(thread->net, exchange->request.principal, -1);
         exchange->holds = false;
         kl_response_clear(exchange);
+        kl_repeat_drop(exchange->repeat); /* its connection is gone */
+        exchange->repeat = NULL;
         if (exchange->memory.capacity > RESPONSE_KEPT_BYTES)
             kl_buffer_free(&exchange->memory);
         kl_pool_give(&thread->pool, exchange->frame);
@@ -239,7 +241,14 @@ bool kl_exchange_answered(kl_exchange *exchange) {
         exchange->request.tenure = exchange->request.conn->tenure;
     }
     switch (exchange->outcome) {
-    case KL_ANSWER: exchange->state = KL_ANSWERED; return true;
+    case KL_ANSWER:
+        if (exchange->repeat) {
+            kl_repeat_drop(exchange->request.conn->repeat);
+            exchange->request.conn->repeat = exchange->repeat;
+            exchange->repeat = NULL;
+        }
+        exchange->state = KL_ANSWERED;
+        return true;
     case KL_REFUSE: return delay(exchange);
     case KL_RESOLVED:
         if (exchange->request.principal < 0) break; /* C answers identified clients only */

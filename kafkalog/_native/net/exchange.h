@@ -65,7 +65,8 @@ struct kl_exchange {
     bool logged;                     /* if it takes long enough; set when it begins */
     int32_t client_id_bytes;         /* for the log of requests; -1: none */
     uint8_t client_id[128];
-    kl_client client; /* with KL_RESOLVED */
+    kl_client client;  /* with KL_RESOLVED */
+    kl_repeat *repeat; /* with KL_ANSWER: for its connection; NULL: none */
     kl_letter wake;
     _Atomic(bool) wake_posted;
     _Atomic(bool) read; /* Python no longer needs the frame, and has posted a wake */

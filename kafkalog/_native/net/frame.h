@@ -19,6 +19,7 @@ enum {
     KL_API_FETCH = 1,
     KL_API_SASL_HANDSHAKE = 17,
     KL_API_SASL_AUTHENTICATE = 36,
+    KL_API_CONSUMER_GROUP_HEARTBEAT = 68,
     /* A response: size, correlation id, in version 1 of its header empty tagged fields. */
     KL_RESPONSE_HEADER_BYTES = 8
 };

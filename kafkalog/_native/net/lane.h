@@ -66,6 +66,7 @@ struct kl_thread {
     kl_count bytes_out;
     kl_count requests[KL_API_KEYS];
     kl_count fast;
+    kl_count repeated;
     kl_count queue_full;
     kl_count parked;
     kl_count cold;

@@ -30,6 +30,7 @@ struct kl_net {
     _Atomic int32_t tenures[KL_PRINCIPALS_MAX]; /* see kl_server_next_tenure */
 
     _Atomic int64_t departures; /* see kl_server_departures */
+    _Atomic uint64_t repeat_mark;
 
     kl_up up;
     kl_peers peers;

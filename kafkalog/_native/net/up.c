@@ -291,6 +291,21 @@ kl_status kl_up_answer(kl_up *up, uint64_t id, const uint8_t *body, size_t bytes
     return status;
 }
 
+kl_status kl_up_answer_repeatedly(kl_up *up, uint64_t id, const kl_refusal *answer,
+                                  uint64_t mark, kl_repeat **out) {
+    kl_exchange *exchange;
+    *out = NULL;
+    kl_status status = take_back(up, id, &exchange);
+    if (status) return status;
+    status = put_answer(exchange, answer->body, answer->bytes, answer->header_version);
+    if (!status) {
+        const kl_span body = {answer->body, answer->bytes};
+        *out = exchange->repeat = kl_repeat_new(&exchange->request, body, mark);
+    }
+    post(exchange, status ? KL_CLOSE : KL_ANSWER);
+    return status;
+}
+
 kl_status kl_up_refuse(kl_up *up, uint64_t id, const kl_refusal *refusal) {
     kl_exchange *exchange;
     kl_status status = take_back(up, id, &exchange);

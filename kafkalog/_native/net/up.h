@@ -51,6 +51,9 @@ kl_status kl_up_answer(kl_up *up, uint64_t id, const uint8_t *body, size_t bytes
 kl_status kl_up_again(kl_up *up, uint64_t id, bool heard);
 /* Later answers identify its connection's client. */
 kl_status kl_up_identify(kl_up *up, uint64_t id, int32_t principal, int64_t expires_ms);
+/* As kl_server_answer_repeatedly. */
+kl_status kl_up_answer_repeatedly(kl_up *up, uint64_t id, const kl_refusal *answer,
+                                  uint64_t mark, kl_repeat **out);
 kl_status kl_up_refuse(kl_up *up, uint64_t id, const kl_refusal *refusal);
 kl_status kl_up_resolved(kl_up *up, uint64_t id, const kl_client *client);
 kl_status kl_up_throttle(kl_up *up, uint64_t id, int32_t ms);

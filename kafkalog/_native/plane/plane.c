@@ -3,6 +3,7 @@
 
 #include "fetch.h"
 #include "net/frame.h"
+#include "net/repeat.h"
 #include "produce.h"
 
 static bool warm(void *context, kl_warming *warming) {
@@ -14,7 +15,9 @@ static void drop(void *context, kl_slice *slice) { kl_data_drop_slice(context, s
 static const kl_kind produces = {kl_produce_run, kl_produce_cancel, true};
 static const kl_kind fetches = {kl_fetch_run, kl_fetch_cancel, false};
 const kl_ops kl_plane_ops = {
-    .kinds = {[KL_API_PRODUCE] = &produces, [KL_API_FETCH] = &fetches},
+    .kinds = {[KL_API_PRODUCE] = &produces,
+              [KL_API_FETCH] = &fetches,
+              [KL_API_CONSUMER_GROUP_HEARTBEAT] = &kl_repeats},
     .warm = warm,
     .drop = drop,
 };

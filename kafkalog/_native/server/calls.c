@@ -16,6 +16,32 @@ kl_status kl_server_answer(kl_server *server, uint64_t id, const uint8_t *body,
     return status ? status : kl_up_answer(&server->net.up, id, body, bytes, header_version);
 }
 
+kl_status kl_server_answer_repeatedly(kl_server *server, uint64_t id,
+                                      const kl_refusal *answer, uint64_t mark,
+                                      kl_repeat **out) {
+    *out = NULL;
+    kl_status status = kl_server_check(server);
+    return status ? status
+                  : kl_up_answer_repeatedly(&server->net.up, id, answer, mark, out);
+}
+
+void kl_repeat_end(kl_repeat *repeat) { atomic_store(&repeat->ended, true); }
+
+int64_t kl_repeat_heard_ms(kl_repeat *repeat) { return atomic_load(&repeat->heard_ms); }
+
+void kl_repeat_free(kl_repeat *repeat) {
+    if (repeat) kl_repeat_end(repeat);
+    kl_repeat_drop(repeat);
+}
+
+uint64_t kl_server_repeat_mark(kl_server *server) {
+    return kl_server_check(server) ? 0 : atomic_load(&server->net.repeat_mark);
+}
+
+void kl_server_end_repeats(kl_server *server) {
+    if (!kl_server_check(server)) atomic_fetch_add(&server->net.repeat_mark, 1);
+}
+
 kl_status kl_server_refuse(kl_server *server, uint64_t id, const kl_refusal *refusal) {
     kl_status status = kl_server_check(server);
     return status ? status : kl_up_refuse(&server->net.up, id, refusal);

@@ -289,6 +289,7 @@ static void add_thread(kl_thread *thread, kl_server_stats *out) {
     for (int i = 0; i < KL_API_KEYS; i++)
         out->requests[i] += kl_count_get(&thread->requests[i]);
     out->fast += kl_count_get(&thread->fast);
+    out->repeated += kl_count_get(&thread->repeated);
     out->queue_full += kl_count_get(&thread->queue_full);
     out->parked += kl_count_get(&thread->parked);
     out->cold += kl_count_get(&thread->cold);

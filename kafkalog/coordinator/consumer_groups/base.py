@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from kafkalog.coordinator.consumer_groups.member import PARTITION_BYTES
+from kafkalog.coordinator.step import Repeated
 from kafkalog.coordinator.weight import Weight
 
 __all__ = ["FIRST_EPOCH", "NO_DEADLINE", "AnyMember", "NewerGroup", "Subscription"]
@@ -84,6 +85,9 @@ class NewerGroup(Generic[M, K]):
         """Work on the group that waits for the write in progress."""
         self.writing = self.stuck = False
         """A write is in progress; it takes so long that its waiters got an error."""
+        self.repeated: dict[str, Repeated] = {}
+        """Members whose heartbeats are answered without the coordinator as long as they say the
+        same, and those of which that was true."""
         self.unsure: dict[bytes, tuple[int, str]] = {}
         """Keys of records whose writes failed, with kind and name: the journal may have them."""
 
@@ -131,9 +135,28 @@ class NewerGroup(Generic[M, K]):
 
     def drop_member(self, member_id: str) -> None:
         """Remove a member."""
+        self.repeats(member_id, None)
         member = self.members.pop(member_id, None)
         if member is not None:
             self._forget(member)
+
+    def repeats(self, member_id: str, repeated: Repeated | None) -> None:
+        """The answer to a member's heartbeats is repeated from now on; None: not any more."""
+        before = self.repeated.pop(member_id, None)
+        if before is not None:
+            before.end()
+        if repeated is not None:
+            self.repeated[member_id] = repeated
+
+    def end_repeats(self) -> None:
+        """The group may change: all its members' heartbeats come to the coordinator again."""
+        for one in self.repeated.values():
+            one.end()
+
+    def heard_ms(self, member_id: str) -> int:
+        """When a member's heartbeat was last answered without the coordinator; 0: never."""
+        one = self.repeated.get(member_id)
+        return 0 if one is None else one.heard_ms
 
     def _remember(self, member: M) -> None:
         self.weight.add(member.bytes)

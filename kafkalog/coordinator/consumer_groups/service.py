@@ -79,7 +79,12 @@ class ConsumerGroups(NewerGroups[ConsumerGroup]):
     def heartbeat(self, shard: GroupShard, step: Step, request: Call) -> None:
         """Answer a ConsumerGroupHeartbeat once what follows from it is in the journal."""
         if self.repeats(shard, step, request):
-            self._maybe_look_up(shard, step, shard.groups[request.body.group_id], request.visible)
+            group = shard.groups[request.body.group_id]
+            assert group.consumer is not None, group.group_id
+            if group.consumer.patterns:
+                self._maybe_look_up(shard, step, group, request.visible)
+            else:
+                group.consumer.repeats(request.body.member_id, request.repeat())
             return
         body = request.body
         try:
@@ -259,6 +264,11 @@ class ConsumerGroups(NewerGroups[ConsumerGroup]):
         if group.consumer is None or member_id not in group.consumer.members:
             return
         late = group.consumer.members[member_id]
+        if kind == SESSION and (heard_ms := group.consumer.heard_ms(member_id)):
+            ends_ms = heard_ms + self.limits(group.group_id).session_ms
+            if ends_ms > step.now_ms:
+                shard.set_timer(SESSION, group, ends_ms, member_id)
+                return
         # If the write fails, or others have made it late, it is tried again.
         self.keep_session(shard, group, member_id, step.now_ms)
         if kind == REVOKE:

@@ -113,6 +113,9 @@ class NewerGroups(Generic[G]):
 
     def take_turn(self, shard: GroupShard, step: Step, group: Group, turn: Turn) -> None:
         """Do work on a group in its turn."""
+        state = self.state_of(group)
+        if state is not None:
+            state.end_repeats()
         take_turn(shard, step, group, turn, Manner(self._changes, partial(self._after, shard)))
 
     def within_memory(
@@ -181,10 +184,13 @@ class NewerGroups(Generic[G]):
             state = self.state_of(group)
             if state is not None and not state.topics.keys().isdisjoint(names):
                 state.looked(0, 0)
+                state.end_repeats()
 
     def resigned(self, step: Step, group: Group) -> None:
         """The group's partition has left this node."""
-        if self.state_of(group) is not None:
+        state = self.state_of(group)
+        if state is not None:
+            state.end_repeats()
             end(step, group, ErrorCode.NOT_COORDINATOR)
 
 

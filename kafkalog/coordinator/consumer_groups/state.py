@@ -187,7 +187,7 @@ class ConsumerGroup(NewerGroup[Member, UUID]):
         for regex in list(self.regexes):
             self.put_regex(regex, None)
         self.epoch, self.metadata_hash = FIRST_EPOCH, 0
-        self.assignment_epoch = self.assignment_ms = 0
+        self.assignment_epoch = self.assignment_ms = self.pace_ms = 0
         self.old_metadata = False
         self.looked(NO_DEADLINE, 0)
 

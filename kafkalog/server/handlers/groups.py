@@ -13,6 +13,7 @@ from kafkalog.security.permissions import CLUSTER_NAME, Kind, Operation
 from kafkalog.server.failures import code_of
 from kafkalog.server.handlers.common import call_of, node_entry
 from kafkalog.server.journal import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from kafkalog.server.network.repeats import Repeat
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.server.topics import internal_topic
@@ -98,19 +99,30 @@ def _coordinator_error(node: Node, key_type: int, version: int) -> tuple[ErrorCo
 
 def to_consumer_groups(node: Node, request: Request) -> dict[str, Any] | None:
     """Hand a request about consumer groups to the coordinator, if the cluster has them."""
+    mark = node.reactor.repeat_mark()
     if node.image.features.get(GROUP_VERSION, 0):
         call = call_of(request)
-        if request.api is apis.CONSUMER_GROUP_HEARTBEAT and node.admission.guards(request.peer):
+        if request.api is not apis.CONSUMER_GROUP_HEARTBEAT:
+            pass
+        elif node.admission.guards(request.peer):
             visible = partial(
                 node.admission.allowed, request.peer, Operation.DESCRIBE, Kind.TOPIC, quiet=True
             )
             call = call._replace(visible=visible)
+        elif not node.quotas.active:
+            call = call._replace(repeat=partial(_repeated, node, request, mark))
         node.coordinator.submit(request.api, call, here=True)
         return None
     unsupported: dict[str, Any] = {"error_code": ErrorCode.UNSUPPORTED_VERSION}
     if request.api is apis.CONSUMER_GROUP_HEARTBEAT:
         return unsupported
     return {"groups": [{"group_id": one, **unsupported} for one in request.body.group_ids]}
+
+
+def _repeated(node: Node, request: Request, mark: int) -> Repeat:
+    """Have the answer to a heartbeat repeated by C."""
+    request.repeat = Repeat(node.reactor, mark)
+    return request.repeat
 
 
 def to_share_groups(node: Node, request: Request) -> dict[str, Any] | None:

@@ -85,6 +85,9 @@ def _requests(readings: Readings, serving: Serving, stats: Stats) -> None:
         errors[api.name] = {
             code: fast.get(code, 0) + other.get(code, 0) for code in fast.keys() | other
         }
+    if stats.repeated:  # heartbeats without news, whose answers have no error
+        codes = errors.setdefault(apis.CONSUMER_GROUP_HEARTBEAT.name, {})
+        codes[0] = codes.get(0, 0) + stats.repeated
     for name, codes in errors.items():
         for code, count in sorted(codes.items()):
             error = _error_name(code)

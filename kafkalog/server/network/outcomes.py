@@ -38,6 +38,9 @@ class Stats(NamedTuple):
     requests: dict[int, int]
     """Requests by API key, without zeros; keys above 98 count as 99."""
     fast: int
+    """Requests answered without Python; `repeated`: those of them that say what the ones before
+    them said."""
+    repeated: int
     queued: int
     queue_full: int
     parked: int

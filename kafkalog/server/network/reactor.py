@@ -225,6 +225,28 @@ class Reactor(Rights, Counters):
         data = body if isinstance(body, bytes) else ffi.from_buffer(body)
         check(lib.kl_server_answer(self._c, request_id, data, len(body), header_version))
 
+    def answer_repeatedly(
+        self, request_id: int, body: bytes, header_version: int, mark: int
+    ) -> Any:  # fmt: skip
+        """As `answer`; the same request, if its connection sends it next, is answered so without
+        Python, until the kl_repeat that is returned is ended or the mark is another one.  NULL:
+        it is not repeated.  See kafkalog.server.network.repeats.
+
+        Raises: NotFound, when the request has ended.
+        """
+        answer = ffi.new("kl_refusal *", (ffi.from_buffer(body), len(body), header_version, 0))
+        out = ffi.new("kl_repeat **")
+        check(lib.kl_server_answer_repeatedly(self._c, request_id, answer, mark, out))
+        return out[0]
+
+    def repeat_mark(self) -> int:
+        """The mark of answers that are repeated."""
+        return int(lib.kl_server_repeat_mark(self._c))
+
+    def end_repeats(self) -> None:
+        """End all answers that are repeated."""
+        lib.kl_server_end_repeats(self._c)
+
     def again(self, request_id: int, *, heard: bool = True) -> None:
         """Hand a Produce or Fetch back to the fast path, which answers all of it now; without
         `heard` it closes the connection instead of sending the answer.

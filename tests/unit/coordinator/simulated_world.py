@@ -19,6 +19,7 @@ from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support import simulated
 from tests.support.simulated import drawn
+from tests.unit.coordinator.repeating import Network
 from tests.unit.coordinator.virtual_core import HOST, WALL_MS, MemoryJournal, Reply
 
 __all__ = ["Faults", "First", "Patience", "World"]
@@ -83,6 +84,7 @@ class World(simulated.World, Generic[C]):
         self.patience = patience
         self.faults: Faults = Faults()
         self.journal = MemoryJournal()
+        self.network = Network(lambda: self.now_ms)
         self.life = 0
         """How often the coordinator was started."""
         self.paused_until_ms = 0
@@ -138,6 +140,7 @@ class World(simulated.World, Generic[C]):
         self.life += 1
         self._ready_ms = 0
         self.note(f"coordinator {self.life} starts")
+        self.network.clear()
         self.core = self.new_core()
         self.core.begin_load(0, 1, self.life)
         shard = self.core.new_shard(0, self.life)
@@ -220,8 +223,13 @@ class World(simulated.World, Generic[C]):
                     answered(reply.body)
 
             self.arrives(api, fields)
-            decoded = api.decode_request(version, api.encode_request(version, fields))
-            asked = Call(decoded, version, client, HOST, answer)
+            data = api.encode_request(version, fields)
+            if (same := self.network.answered(client, data)) is not None:
+                answer(same)
+                return
+            told, repeat = self.network.passing(client, data, answer)
+            decoded = api.decode_request(version, data)
+            asked = Call(decoded, version, client, HOST, told, repeat=repeat)
             self.step(lambda step: self.core.request(api, asked, step))
 
         self.post(request, then)

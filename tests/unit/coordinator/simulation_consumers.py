@@ -199,6 +199,8 @@ class Consumer:
     """It takes its time before it gives partitions up."""
     tell_all: bool = True
     """Its next heartbeat repeats everything."""
+    said: Any = None
+    """The partitions that its last heartbeat named, if that was answered without new ones."""
 
     def start(self) -> None:
         """Start a new process."""
@@ -212,7 +214,7 @@ class Consumer:
     def forget(self) -> None:
         """Give everything up, to join again."""
         self.world.give(self, self.owned)
-        self.owned, self.epoch, self.tell_all = set(), 0, True
+        self.owned, self.epoch, self.tell_all, self.said = set(), 0, True, None
 
     def die(self) -> None:
         """Die without a word."""
@@ -239,15 +241,18 @@ class Consumer:
         for topic, number in sorted(self.owned):
             parts.setdefault(topic, []).append(number)
         owned = [{"topic_id": topic, "partitions": numbers} for topic, numbers in parts.items()]
-        if self.tell_all or self.world.rng.random() < 0.2:
+        unasked = self.world.now_ms < FAULTY_MS and self.world.rng.random() < 0.2
+        if self.tell_all or unasked:
             fields |= {
                 "rebalance_timeout_ms": REBALANCE_MS, "subscribed_topic_names": self.topics,
                 "subscribed_topic_regex": self.regex,
             }  # fmt: skip
-        fields["topic_partitions"] = owned
+        if self.tell_all or self.said != owned:
+            fields["topic_partitions"] = owned
 
         def heard(answer: Any) -> None:
             if life == self.life and self.alive:
+                self.said = owned
                 self._heard(epoch, answer)
 
         self.world.send(apis.CONSUMER_GROUP_HEARTBEAT, 1, fields, heard, self.name)
@@ -260,6 +265,7 @@ class Consumer:
                 raise Violated(f"H2: {self.name}: {self.epoch} and then {answer.member_epoch}")
             self.epoch, self.tell_all = answer.member_epoch, False
             if answer.assignment is not None:
+                self.said = None
                 now = {(one.topic_id, number) for one in answer.assignment.topic_partitions
                        for number in one.partitions}  # fmt: skip
                 kept = self.owned if self.slow and self.world.rng.random() < 0.5 else set()
@@ -272,7 +278,7 @@ class Consumer:
             self.die()
             return
         else:
-            self.tell_all = True  # an answer may be lost
+            self.tell_all, self.said = True, None  # an answer may be lost
         self.world.later(wait_ms, self._beat, self)
 
     def _commit(self, life: int) -> None:

@@ -29,8 +29,11 @@ PARTS, RUNS = 2, 10
 @pytest.mark.parametrize("part", range(PARTS))
 def test_consumer_groups_keep_their_promises_whatever_happens(part: int) -> None:
     """H1 to H6 hold under lost and slow messages, deaths, restarts and a failing journal."""
+    repeated = 0
     for world in runs(simulate, RUNS, part, PARTS):
         assert world.told, f"seed {world.seed}: nothing happened"
+        repeated += world.network.count
+    assert repeated, "no answer was repeated"
 
 
 def answers_before_the_journal(patch: pytest.MonkeyPatch) -> None:
@@ -114,7 +117,13 @@ def stops_after_a_failure(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(turns, "_go_on", went_on)
 
 
+def repeats_after_changes(patch: pytest.MonkeyPatch) -> None:
+    """Answers are still repeated when the group has changed."""
+    patch.setattr(ConsumerGroup, "end_repeats", lambda _: None)
+
+
 CANARIES = [
+    repeats_after_changes,
     pytest.param(answers_before_the_journal, marks=pytest.mark.long),
     takes_failures_for_success,
     waits_for_nobody,

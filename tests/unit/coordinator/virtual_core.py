@@ -17,6 +17,7 @@ from kafkalog.coordinator.journal import JournalBatch, StoredRecord
 from kafkalog.coordinator.step import Call, JournalRecord, Producer, Step, all_of
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
+from tests.unit.coordinator.repeating import Network
 
 __all__ = ["EPOCH", "HOST", "PARTITIONS", "WALL_MS", "Bench", "MemoryJournal", "Reply"]
 
@@ -117,6 +118,8 @@ class Bench(Generic[C]):
         """Outcomes of the next appends; empty: all succeed."""
         self.held: list[Append] | None = None
         """A list in which appends wait; None: they complete immediately."""
+        self.network: Network | None = None
+        """Repeats answers; None: every request reaches the coordinator."""
         self.later: list[Callable[[Step], None]] = []
         """Events to handle in the same step as the next one."""
         self.restart()
@@ -200,9 +203,15 @@ class Bench(Generic[C]):
         self, api: Api, version: int, fields: dict[str, Any], client_id: str = "client"
     ) -> Reply:
         """Send a request."""
-        body = api.decode_request(version, api.encode_request(version, fields))
+        data = api.encode_request(version, fields)
         reply = Reply(api, version)
+        network = self.network or Network(lambda: self.now_ms)
+        if (same := network.answered(client_id, data)) is not None:
+            reply(same)
+            return reply
+        answer, repeat = network.passing(client_id, data, reply)
         rows = partial(api.response.rows, version)
-        request = Call(body, version, client_id, HOST, reply, rows=rows)
+        body = api.decode_request(version, data)
+        request = Call(body, version, client_id, HOST, answer, rows=rows, repeat=repeat)
         self.step(lambda step: self.core.request(api, request, step))
         return reply

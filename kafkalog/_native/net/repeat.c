@@ -1,0 +1,66 @@
+/* repeat.c: see repeat.h. */
+#include "repeat.h"
+
+#include "net.h"
+
+enum {
+    BYTES_MAX = 2048,      /* of a request and its answer */
+    POS_CORRELATION_ID = 4 /* in a frame without its size field: after key and version, */
+};
+/* and before the client id. */
+enum { POS_REST = POS_CORRELATION_ID + 4 };
+
+static kl_span rest_of(const kl_request *request) {
+    return (kl_span){request->data + POS_REST, request->bytes - POS_REST};
+}
+
+kl_repeat *kl_repeat_new(const kl_request *request, kl_span answer, uint64_t mark) {
+    if (request->data == NULL || request->bytes < POS_REST ||
+        request->bytes + answer.bytes > BYTES_MAX)
+        return NULL;
+    size_t bytes = request->bytes - (POS_REST - POS_CORRELATION_ID);
+    kl_repeat *repeat = kl_alloc(sizeof *repeat + bytes + answer.bytes);
+    if (repeat == NULL) return NULL;
+    kl_span rest = rest_of(request);
+    atomic_init(&repeat->holders, 2);
+    repeat->mark = mark;
+    repeat->principal = request->principal;
+    repeat->request_bytes = bytes;
+    repeat->answer_bytes = answer.bytes;
+    memcpy(repeat->data, request->data, POS_CORRELATION_ID);
+    if (rest.bytes) memcpy(repeat->data + POS_CORRELATION_ID, rest.data, rest.bytes);
+    if (answer.bytes) memcpy(repeat->data + bytes, answer.data, answer.bytes);
+    return repeat;
+}
+
+void kl_repeat_drop(kl_repeat *repeat) {
+    if (repeat && atomic_fetch_sub(&repeat->holders, 1) == 1) kl_release(repeat);
+}
+
+static bool is_same(const kl_repeat *repeat, const kl_request *request) {
+    kl_span rest = rest_of(request);
+    return request->principal == repeat->principal &&
+           repeat->request_bytes == rest.bytes + POS_CORRELATION_ID &&
+           memcmp(repeat->data, request->data, POS_CORRELATION_ID) == 0 &&
+           memcmp(repeat->data + POS_CORRELATION_ID, rest.data, rest.bytes) == 0;
+}
+
+static kl_verdict run(kl_request *request) {
+    kl_conn *conn = request->conn;
+    kl_repeat *repeat = conn->repeat;
+    if (repeat == NULL || request->bytes < POS_REST || !is_same(repeat, request))
+        return KL_UP;
+    if (atomic_load(&repeat->ended) || repeat->mark != atomic_load(&conn->net->repeat_mark))
+        return KL_UP;
+    uint8_t *body = kl_response_reserve(request, repeat->answer_bytes);
+    if (body == NULL) return KL_DROP;
+    memcpy(body, repeat->data + repeat->request_bytes, repeat->answer_bytes);
+    atomic_store(&repeat->heard_ms, kl_clock_now(&conn->net->clock));
+    kl_count_add(&conn->thread->repeated, 1);
+    return KL_DONE;
+}
+
+/* It never waits. */
+static void cancel(kl_request *request) { KL_ASSERT(request->parked == NULL); }
+
+const kl_kind kl_repeats = {run, cancel, false};

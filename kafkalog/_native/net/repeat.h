@@ -1,0 +1,29 @@
+/* repeat.h: an answer that a connection's next request gets without Python, if it is the same
+ * request: most heartbeats say what the one before them said. */
+#ifndef KL_REPEAT_H
+#define KL_REPEAT_H
+
+#include "request.h"
+
+/* Of two holders, the connection and Python.  Immutable, except the first three. */
+struct kl_repeat {
+    _Atomic int32_t holders;
+    atomic_bool ended;
+    _Atomic int64_t
+        heard_ms;  /* by kl_clock_now, of the last request it answered; 0: none */
+    uint64_t mark; /* see kl_server_repeat_mark */
+    int32_t principal;
+    size_t request_bytes;
+    size_t answer_bytes;
+    uint8_t data[]; /* the request without its correlation id, and the body of the answer */
+};
+
+/* For a taken request and the body of its answer, with two holders; NULL: no memory, or they are
+ * too large to be kept. */
+kl_repeat *kl_repeat_new(const kl_request *request, kl_span answer, uint64_t mark);
+/* One holder less.  NULL is fine. */
+void kl_repeat_drop(kl_repeat *repeat);
+/* Answers the connection's request if it is the same, or passes it to Python. */
+extern const kl_kind kl_repeats;
+
+#endif

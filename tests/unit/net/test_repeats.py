@@ -1,0 +1,124 @@
+"""An answer that C repeats while its connection sends the same request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkalog.server.network.raw_request import RawRequest
+from kafkalog.server.network.repeats import Repeat
+from tests.support.waiting import wait_for
+from tests.unit.net.network import METADATA, Client, Server
+
+BEAT = 68
+FLEXIBLE = b"\0"
+"""The tagged fields of a header of version 2, in a request and in an answer: none."""
+
+
+class Beats(Server):
+    """A server whose answers are the number of requests that came to Python; each is repeated."""
+
+    def __init__(
+        self, end: Callable[[Repeat], None] = lambda _repeat: None, *, manual_clock: bool = False
+    ) -> None:
+        """`end`: called before the answer."""
+        self.repeats: list[Repeat] = []
+
+        def answer(taken: RawRequest) -> None:
+            found = Repeat(self.reactor, self.reactor.repeat_mark())
+            self.repeats.append(found)
+            end(found)
+            found.answer(taken.id, str(len(self.repeats)).encode(), 1)
+
+        super().__init__(answer, manual_clock=manual_clock, num_network_threads=1)
+
+    @property
+    def repeated(self) -> int:
+        """How many requests did not come to Python."""
+        return self.reactor.stats().repeated
+
+
+def ask(client: Client, correlation: int, body: bytes = b"same", version: int = 1) -> bytes:
+    found = client.ask(correlation, FLEXIBLE + body, key=BEAT, version=version)
+    assert found[:1] == FLEXIBLE
+    return found[1:]
+
+
+def test_the_same_request_has_the_same_answer_without_python() -> None:
+    with Beats() as server, server.client() as client:
+        found = [ask(client, correlation) for correlation in (1, 7, 1 << 30)]
+        assert (found, len(server.repeats), server.repeated) == ([b"1"] * 3, 1, 2)
+        assert server.reactor.stats().fast == 2
+
+
+@pytest.mark.parametrize(
+    "other", [{"body": b"none"}, {"body": b"same+"}, {"body": b""}, {"version": 0}], ids=str
+)
+def test_another_request_comes_to_python(other: dict[str, Any]) -> None:
+    """Its answer is repeated from then on."""
+    with Beats() as server, server.client() as client:
+        ask(client, 1)
+        assert [ask(client, 2, **other), ask(client, 3, **other)] == [b"2"] * 2
+        assert ask(client, 4) == b"3"
+
+
+def test_each_connection_has_its_own() -> None:
+    with Beats() as server, server.client() as one, server.client() as other:
+        assert [ask(one, 1), ask(other, 2), ask(one, 3), ask(other, 4)] == [b"1", b"2", b"1", b"2"]
+
+
+def test_other_apis_always_come_to_python() -> None:
+    with Beats() as server, server.client() as client:
+        found = [client.ask(number, b"", key=METADATA, version=1) for number in range(2)]
+        assert found == [FLEXIBLE + b"1", FLEXIBLE + b"2"]
+
+
+def test_it_ends_when_python_says_so() -> None:
+    with Beats() as server, server.client() as client:
+        ask(client, 1)
+        server.repeats[0].end()
+        assert [ask(client, 2), ask(client, 3)] == [b"2"] * 2
+        server.reactor.end_repeats()
+        assert [ask(client, 4), ask(client, 5)] == [b"3"] * 2
+        server.reactor.intercept(BEAT, True)
+        assert ask(client, 6) == b"4"
+
+
+def test_one_that_ends_before_its_answer_is_not_repeated() -> None:
+    def by_mark(repeat: Repeat) -> None:
+        repeat._reactor.end_repeats()
+
+    for end in (Repeat.end, by_mark):
+        with Beats(end) as server, server.client() as client:
+            assert [ask(client, 1), ask(client, 2)] == [b"1", b"2"]
+
+
+def test_what_is_large_is_not_kept() -> None:
+    body = bytes(4_000)
+    with Beats() as server, server.client() as client:
+        assert [ask(client, 1, body), ask(client, 2, body)] == [b"1", b"2"]
+
+
+def test_it_tells_when_it_was_last_sent() -> None:
+    with Beats(manual_clock=True) as server, server.client() as client:
+        server.reactor.set_time(5_000)
+        ask(client, 1)
+        assert server.repeats[0].heard_ms == 0
+        for now_ms in (5_000, 6_500):
+            server.reactor.set_time(now_ms)
+            ask(client, 2)
+            assert server.repeats[0].heard_ms == now_ms
+
+
+def test_a_closed_connection_leaves_it_to_python() -> None:
+    """It can still be ended, and asked; its connection's successor begins anew."""
+    with Beats() as server:
+        with server.client() as client:
+            ask(client, 1)
+        wait_for(lambda: server.reactor.stats().connections == 0, "it is closed")
+        server.repeats[0].end()
+        assert server.repeats[0].heard_ms == 0
+        with server.client() as client:
+            assert ask(client, 1) == b"2"
