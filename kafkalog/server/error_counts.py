@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog.wire.values import Struct
@@ -36,16 +36,18 @@ def _places(fields: Iterable[Field]) -> _Places:
 _NOWHERE = _Places((), ())
 
 
-def _codes(value: Any, places: _Places) -> Iterator[int]:
-    """The codes in a struct; pieces that are encoded already have none."""
-    get = value.get if isinstance(value, Mapping) else value.__dict__.get
+def _add_codes(value: Any, places: _Places, codes: list[int]) -> None:
+    """Add the codes in a struct; pieces that are encoded already have none."""
+    get = value.get if isinstance(value, (dict, Mapping)) else value.__dict__.get
     for name in places.codes:
-        yield int(get(name) or 0)
+        codes.append(int(get(name) or 0))
     for name, inner in places.inner:
         found = get(name)
+        if not found:
+            continue
         for one in found if isinstance(found, (list, tuple)) else (found,):
-            if isinstance(one, (Mapping, Struct)):
-                yield from _codes(one, inner)
+            if isinstance(one, (dict, Struct, Mapping)):
+                _add_codes(one, inner, codes)
 
 
 class ErrorCounts:
@@ -62,10 +64,11 @@ class ErrorCounts:
         places = self._places.get(api.name)
         if places is None:
             places = self._places[api.name] = _places(api.response.fields)
-        found = (*_codes(answer, places),) or (0,)
+        found: list[int] = []
+        _add_codes(answer, places, found)
         with self._lock:
             counts = self._counts.setdefault(api.name, {})
-            for code in found:
+            for code in found or (0,):
                 counts[code] = counts.get(code, 0) + 1
 
     def counts(self) -> dict[str, dict[int, int]]:

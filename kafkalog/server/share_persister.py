@@ -293,8 +293,8 @@ class SharePersister:
 
             self._states.core.take(step, group_id, asked, done)
 
-        # The coordinator's own thread may be here, to go on after a result.
-        if not self._states.ask(event, _size(asked), bounded=True):
+        # A thread that is inside the coordinator's step, to go on after a result, only queues it.
+        if not self._states.ask(event, _size(asked), here=True, bounded=True):
             answered([failed(one, ErrorCode.COORDINATOR_NOT_AVAILABLE) for one in asked])
 
     def _ask(

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kafkalog.coordinator.share_state.core import ShareStateCoordinator
     from kafkalog.coordinator.share_state.persister import Persister
     from kafkalog.coordinator.thread import Coordinator, Event
+    from kafkalog.metadata.image import MetadataImage
     from kafkalog.metadata.source import Metadata
     from kafkalog.server.appends import Appends
     from kafkalog.server.network.reactor import Reactor
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["ShareParts", "share_parts"]
 
 SETTINGS_KEPT = 100
-"""Different settings of groups that are remembered."""
+"""Groups whose settings are remembered, and different settings of groups."""
 
 
 class ShareParts(NamedTuple):
@@ -81,9 +82,19 @@ def shares_of(
 ) -> Shares:  # fmt: skip
     """Not started; ended by `stop`."""
 
+    known: tuple[MetadataImage | None, dict[str, GroupShare]] = (None, {})
+
     def settings(group: str) -> GroupShare:
-        letters_supported = metadata.image.features.get(SHARE_VERSION, 0) >= LETTERS_SINCE
-        return of(tuple(metadata.image.config(GROUP, group).items()), letters_supported)
+        nonlocal known
+        image, found = known
+        if image is not metadata.image or len(found) > SETTINGS_KEPT:
+            image, found = known = (metadata.image, {})
+        assert image is not None
+        if (one := found.get(group)) is None:
+            letters_supported = image.features.get(SHARE_VERSION, 0) >= LETTERS_SINCE
+            own = tuple(image.config(GROUP, group).items())
+            one = found[group] = of(own, letters_supported)
+        return one
 
     @lru_cache(maxsize=SETTINGS_KEPT)
     def of(own: tuple[tuple[str, str], ...], supported: bool) -> GroupShare:

@@ -39,6 +39,7 @@ _FENCED = (
 )  # fmt: skip
 """Errors after which the state is read again before anything else."""
 
+LOCK = "lock"
 Done = Callable[[Refused | None], None]
 Effect = Callable[[], object]
 Bury = Callable[[str, str, int, Letter, Callable[[], None]], None]
@@ -59,6 +60,8 @@ class Entry:
     def __init__(self, key: EntryKey, led: Led) -> None:
         """Not loaded yet."""
         self.key = key
+        self.lock_timer = (LOCK, key.where.partition, key.group, key.where.topic_id.hex)
+        """The timer for the end of its members' locks."""
         self.topic = led.topic
         self.leader_epoch = led.leader_epoch
         self.state_epoch = 0
@@ -68,8 +71,10 @@ class Entry:
         """Why it cannot be used any more; None: it can."""
         self.reading = False
         """True: a member reads, and others wait until it has acquired."""
-        self.blocked: set[int] = set()
-        """The fetches that found it so."""
+        self.read_bytes = 0
+        """The bytes that the last one has read; changed by the one that reads."""
+        self.blocked: dict[int, None] = {}
+        """The fetches that found it so, in order."""
         self.idle = False
         """True: no member has a session any more."""
         self.letters = 0

@@ -1,7 +1,8 @@
 """The share groups' records of the partitions that this broker leads: ShareFetch, ShareAcknowledge.
 
 One lock guards all state; logs are read, the persister is called and members are answered without
-it.  A thread ends locks and waits, and looks for new records while members wait for some.
+it.  A thread ends locks and waits, and looks for new records while members wait for some.  What a
+request makes ready for others, its own thread carries out, as to switch threads costs more.
 
 Source: KIP-932, and the behaviour of Apache Kafka 4.4's leaders.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -26,12 +27,12 @@ from kafkalog.shares.connections import Connections
 from kafkalog.shares.entries import Bury, Effect, Entries, Entry, EntryKey
 from kafkalog.shares.figures import Figures, count_acks
 from kafkalog.shares.first import first_offset
-from kafkalog.shares.news import News
-from kafkalog.shares.partition import AckType, Refused
+from kafkalog.shares.news import News, Seen
+from kafkalog.shares.partition import AckType, Limits, Refused, SharePartition
 from kafkalog.shares.requests import Acks, Answer, Ask, Find, Found, GroupShare, Led
 from kafkalog.shares.sessions import FINAL, Key, Session, Sessions, Where
 from kafkalog.shares.turns import Turn, has_more, looked_up, read_in_turn, refusals
-from kafkalog.shares.waiting import Acking, Fetching
+from kafkalog.shares.waiting import Acking, Fetching, Waits
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -42,12 +43,15 @@ __all__ = ["Shares"]
 
 _logger = limited(__name__)
 
-LOCK, FETCH, CLOSED = "lock", "fetch", "closed"
-"""Kinds of timers: the locks of a share partition, the time of a ShareFetch, a look at the
+FETCH, CLOSED = "fetch", "closed"
+"""Kinds of timers, besides that of an entry's locks: the time of a ShareFetch, a look at the
 connections of sessions."""
 CLOSED_MS = 500
 """How soon the end of a connection is noticed while no member waits for records; otherwise it is
 noticed with the next look for new records."""
+READY_MAX = 32
+"""How many other members' requests a thread that brought one tries at most; its own thread tries
+the rest."""
 WAIT_MAX_MS = 600_000
 """A ShareFetch waits no longer, whatever it asks for."""
 
@@ -65,15 +69,16 @@ class Shares:
         self._clock = clock
         self.settings = settings
         self._bytes_max = bytes_max
-        self._wake = threading.Condition()  # guards what follows
+        self._lock = threading.RLock()  # guards what follows
+        self._wake = threading.Condition(self._lock)
         self.effects: list[Effect] = []
         self._sessions = Sessions(sessions_max, bytes_max // 2)
         self._entries = Entries(persister, self)
         self._timers = Timers()
-        self._fetches: dict[int, Fetching] = {}
-        self._waiting: dict[EntryKey, set[int]] = {}
+        self._waits = Waits()
+        self._fetches = self._waits.all
         self._news = News()
-        self._ready: deque[int] = deque()  # fetches to try again
+        self._bringing: set[int] = set()  # threads that brought a request, and try what is ready
         self._number = 0
         self._gone: list[tuple[str, int]] = []  # partitions that left this broker
         self._sleeps_ms = math.inf  # until then the thread needs no timer
@@ -89,7 +94,7 @@ class Shares:
 
     def stop(self) -> None:
         """End the thread; members that wait are answered."""
-        with self._wake:
+        with self._lock:
             self._stopping = True
             self._wake.notify_all()
         if self._thread.ident is not None:
@@ -102,7 +107,7 @@ class Shares:
 
     def figures(self) -> Figures:
         """For metrics."""
-        with self._wake:
+        with self._lock:
             sessions = self._sessions
             return Figures(
                 len(sessions), sessions.partitions, sessions.bytes + self._entries.bytes,
@@ -113,19 +118,24 @@ class Shares:
 
     def run(self, work: Callable[[], object]) -> None:
         """Run `work` under the lock, then carry out the effects."""
-        with self._wake:
+        with self._lock:
             work()
-            effects, self.effects[:] = list(self.effects), []
-            next_ms = self._timers.next_ms()
-            sleeps = self._sleeps_ms != -math.inf
-            soon = next_ms is not None and next_ms < self._sleeps_ms
-            if self._ready or soon or (sleeps and self._news):
-                self._wake.notify_all()
+            effects, self.effects = self.effects, []
+            self._wake_up()
         for effect in effects:
             try:
                 effect()
             except Exception:
                 _logger.exception("share groups: an answer or a write failed")
+
+    def _wake_up(self) -> None:
+        """Wake the thread if it has something to do.  The caller holds the lock."""
+        if self._waits.ready and threading.get_ident() not in self._bringing:
+            self._wake.notify_all()
+        elif self._sleeps_ms != -math.inf:
+            next_ms = self._timers.next_ms()
+            if self._news or (next_ms is not None and next_ms < self._sleeps_ms):
+                self._wake.notify_all()
 
     def now_ms(self) -> int:
         """The monotonic clock."""
@@ -137,17 +147,12 @@ class Shares:
 
     def changed(self, entry: Entry) -> None:
         """Records may be available, or it cannot be used any more: members that wait try again."""
-        for number in self._waiting.get(entry.key, ()):
-            fetch = self._fetches[number]
-            if entry.refused is not None:
-                fetch.refused[entry.key.where] = entry.refused
-            self._ready.append(number)
+        self._waits.changed(entry)
         if entry.share is not None:
             self._keep_locks(entry)
 
     def _keep_locks(self, entry: Entry) -> None:
-        key, share = entry.key, entry.share
-        name = (LOCK, key.where.partition, key.group, key.where.topic_id.hex)
+        share, name = entry.share, entry.lock_timer
         if share is None or share.due_ms == math.inf or entry.refused is not None:
             self._timers.cancel(name)
         else:
@@ -182,9 +187,26 @@ class Shares:
             else:
                 begun.append(fetch)
 
-        self.run(begin)
-        for fetch in begun:
-            self._attempt_safely(fetch, forced=False)
+        self._bring(begin, begun)
+
+    def _bring(self, begin: Callable[[], None], begun: Collection[Fetching] = ()) -> None:
+        """Carry out a request of this thread: `begun` after `begin`, then what became ready."""
+        number = threading.get_ident()
+        self._bringing.add(number)
+        try:
+            self.run(begin)
+            for fetch in begun:
+                self._attempt_safely(fetch, forced=False)
+            for _ in range(READY_MAX):
+                with self._lock:
+                    ready = self._waits.next()
+                if ready is None:
+                    break
+                self._attempt_safely(ready, forced=False)
+        finally:
+            with self._lock:
+                self._bringing.discard(number)
+                self._wake_up()
 
     def _new(
         self, ask: Ask, find: Find, session: Session | None, answer: Callable[[Answer], None]
@@ -193,9 +215,14 @@ class Shares:
         deadline_ms = self.now_ms() + min(max(ask.max_wait_ms, 0), WAIT_MAX_MS)
         fetch = Fetching(self._number, ask, find, session, deadline_ms, answer)
         self._fetches[fetch.number] = fetch
-        self._timers.set((FETCH, fetch.number, "", ""), deadline_ms)
         self._look_at_connections()
         return fetch
+
+    def _wait_for(self, fetch: Fetching, seen: Iterable[Seen] = ()) -> None:
+        """It waits until its time is over, or one of the logs that it has seen has grown."""
+        self._timers.set((FETCH, fetch.number, "", ""), fetch.deadline_ms)
+        for one in seen:
+            self._news.watch(one)
 
     def _refuse(
         self, ask: Ask, find: Find, refused: Refused, answer: Callable[[Answer], None]
@@ -206,7 +233,9 @@ class Shares:
         if refused.code is not ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             self.effects.append(told)
             return
-        self._new(ask, find, None, lambda _: told()).acked = {}
+        fetch = self._new(ask, find, None, lambda _: told())
+        fetch.acked = {}
+        self._wait_for(fetch)
 
     def _acked(self, fetch: Fetching, acked: Any) -> None:
         def put() -> None:
@@ -222,11 +251,10 @@ class Shares:
         fetch.over = True
         self._timers.cancel((FETCH, fetch.number, "", ""))
         for key in fetch.entries:
-            numbers = self._waiting[key]
-            numbers.discard(fetch.number)
-            if not numbers:
-                del self._waiting[key]
+            if self._waits.leave(fetch, key):
                 self._news.forget(key)
+            if (entry := self._entries.get(key)) is not None:
+                self._waits.pass_on(entry)
         self._maybe_answer(fetch)
 
     def _maybe_answer(self, fetch: Fetching) -> None:
@@ -239,7 +267,7 @@ class Shares:
 
     def _attempt(self, fetch: Fetching, *, forced: bool = False) -> None:
         """Acquire records for a member, or let it wait for some."""
-        with self._wake:
+        with self._lock:
             fetch.forced = fetch.forced or forced
             fetch.again = True
             if fetch.trying:
@@ -253,66 +281,73 @@ class Shares:
             raise
 
     def _goes_on(self, fetch: Fetching) -> bool:
-        with self._wake:
+        with self._lock:
             fetch.trying = fetch.again and not fetch.over
             fetch.again = False
             return fetch.trying
 
     def _try(self, fetch: Fetching) -> None:
         ask = fetch.ask
-        committed = self.settings(ask.key.group).committed
+        group = self.settings(ask.key.group)
         found = {where: looked_up(fetch.find, where) for where in fetch.left}
-        turns: list[Turn] = []
-        self.run(lambda: self._begin_turns(fetch, found, committed, turns))
+        turns, seen = list[Turn](), list[Seen]()
+        self.run(lambda: self._begin_turns(fetch, found, group, turns, seen))
         reads: list[reading.Read | Refused] = []
         try:
-            read_in_turn(turns, reads, ask, committed)
+            read_in_turn(turns, reads, ask, group.committed)
         finally:  # those without a read are free again, too
             reads += [reading.NOTHING] * (len(turns) - len(reads))
-            self.run(lambda: self._end_turns(fetch, turns, reads))
+            self.run(lambda: self._end_turns(fetch, turns, reads, group.limits, seen))
 
     def _begin_turns(
-        self, fetch: Fetching, found: dict[Where, tuple[Led, Any] | Refused], committed: bool,
-        turns: list[Turn],
+        self, fetch: Fetching, found: dict[Where, tuple[Led, Any] | Refused], group: GroupShare,
+        turns: list[Turn], seen: list[Seen],
     ) -> None:  # fmt: skip
-        """Choose the share partitions to read."""
-        group = fetch.ask.key.group
-        limits = self.settings(group).limits
+        """Choose the share partitions to read; `seen`: the logs whose growth matters."""
         for where, one in () if fetch.over else found.items():
             if isinstance(one, Refused):
                 fetch.refused[where] = one
                 continue
-            (led, state), key = one, EntryKey(group, where)
+            (led, state), key = one, EntryKey(fetch.ask.key.group, where)
             if self._entries.get(key) is None and self._is_full:
                 fetch.refused[where] = self._full()
                 continue
             entry = self._entries.use(key, led)
-            fetch.entries.add(key)
-            self._waiting.setdefault(key, set()).add(fetch.number)
-            share = entry.share
-            if share is None or state is None:
-                if state is None:
-                    self._news.watch(key, None, committed, 0)
-                continue
-            if share.moved(state.log_start_offset):
-                self._keep_locks(entry)
-            bound = state.last_stable_offset if committed else state.high_watermark
-            self._news.watch(key, handle_of(led.log), committed, bound)  # type: ignore[arg-type]
+            self._waits.add(fetch, key)
             if entry.reading:
-                entry.blocked.add(fetch.number)
-                continue
-            if not share.can_acquire(limits):
-                continue
-            fetch.acquires = True
-            offset = share.next_fetch_offset()
-            if offset < bound:
-                entry.reading = True
-                until = share.end_of_free(offset, fetch.ask.want.records)
-                turns.append(Turn(entry, led, offset, until, bound))
+                entry.blocked[fetch.number] = None
+            elif state is None:
+                seen.append(Seen(key, None, group.committed, 0))
+            elif (share := entry.share) is not None:
+                if share.moved(state.log_start_offset):
+                    self._keep_locks(entry)
+                bound = state.last_stable_offset if group.committed else state.high_watermark
+                handle = handle_of(led.log)  # type: ignore[arg-type]
+                seen.append(Seen(key, handle, group.committed, bound))
+                turn = self._begin_turn(fetch, entry, led, share, bound, group.limits)
+                if turn is not None:
+                    turns.append(turn)
+            self._waits.pass_on(entry)
+
+    @staticmethod
+    def _begin_turn(
+        fetch: Fetching, entry: Entry, led: Led, share: SharePartition, bound: int, limits: Limits
+    ) -> Turn | None:
+        """Begin to read a share partition; None: there is nothing to read now."""
+        if not share.can_acquire(limits):
+            return None
+        fetch.acquires = True
+        offset = share.next_fetch_offset()
+        if offset >= bound:
+            return None
+        entry.reading = True
+        until = share.end_of_free(offset, fetch.ask.want.records)
+        return Turn(entry, led, offset, until, bound)
 
     def _end_turns(
-        self, fetch: Fetching, turns: list[Turn], reads: list[reading.Read | Refused]
-    ) -> None:
+        self, fetch: Fetching, turns: list[Turn], reads: list[reading.Read | Refused],
+        limits: Limits, seen: Iterable[Seen],
+    ) -> None:  # fmt: skip
         """Acquire what was read."""
         size = sum(len(one.data) for one in reads if isinstance(one, reading.Read))
         more = any(map(has_more, turns, reads))  # than one request reads
@@ -324,20 +359,22 @@ class Shares:
             if isinstance(one, Refused):
                 fetch.refused[where] = one
             elif enough and left > 0 and entry.refused is None and not self._is_full:
-                left -= self._acquire(fetch, turn, one, left)
-            self._ready.extend(entry.blocked)
-            entry.blocked.clear()
+                left -= self._acquire(fetch, turn, one, left, limits)
+            self._waits.pass_on(entry)
             self._entries.tidy(entry)
         nothing = not fetch.left
         at_once = fetch.acquires and fetch.ask.min_bytes <= 0
         if left < fetch.ask.want.records or fetch.forced or nothing or at_once:
             self._finish(fetch)
+        elif not fetch.over:
+            self._wait_for(fetch, seen)
 
-    def _acquire(self, fetch: Fetching, turn: Turn, one: reading.Read, left: int) -> int:
+    def _acquire(
+        self, fetch: Fetching, turn: Turn, one: reading.Read, left: int, limits: Limits
+    ) -> int:
         """Acquire records of one partition; returns how many."""
         entry, share = turn.entry, turn.entry.share
         assert share is not None
-        limits = self.settings(entry.key.group).limits
         want = fetch.ask.want._replace(records=left)
         acquired = acquire(share, want, turn.offset, one.batches, self.now_ms(), limits)
         acquired = without(share, acquired, one.aborted)
@@ -384,7 +421,7 @@ class Shares:
             if epoch == FINAL:
                 self._release(self._sessions.remove(key))
 
-        self.run(begin)
+        self._bring(begin)
 
     def _acknowledge(
         self, key: Key, acks: Acks, refused: dict[Where, Refused], done: Callable[[Any], None]
@@ -438,7 +475,7 @@ class Shares:
     def _end_closed(self) -> None:
         """End the sessions and the waits of connections that were closed, and the waits of those on
         which no more requests come: earlier ones may be carried out after them."""
-        with self._wake:
+        with self._lock:
             those = {one.ask.connection for one in self._fetches.values()}
             numbers = those.union(self._sessions.connections())
         try:
@@ -448,7 +485,7 @@ class Shares:
             return
         if gone or silent:
             self.closed(gone, silent)
-        with self._wake:
+        with self._lock:
             self._look_at_connections()
 
     def closed(self, gone: Collection[int], silent: Collection[int] = ()) -> None:
@@ -468,7 +505,7 @@ class Shares:
     def resigned(self, partitions: Collection[tuple[str, int]]) -> None:
         """This broker does not lead these (topic, partition) any more, or in another epoch.  The
         thread forgets them soon: the persister fences what is written until then."""
-        with self._wake:
+        with self._lock:
             self._gone += partitions
             self._wake.notify_all()
 
@@ -491,16 +528,15 @@ class Shares:
 
     def _goes(self) -> bool:
         """Wait until there is something to do; False: the thread is to end."""
-        with self._wake:
-            while not (self._stopping or self._ready or self._gone or self._is_due()):
+        with self._lock:
+            while not (self._stopping or self._waits.ready or self._gone or self._is_due()):
                 if self._wait():
                     break
             return not self._stopping
 
     def _turn(self) -> None:
-        with self._wake:
-            ready, self._ready = dict.fromkeys(self._ready), deque()
-            fetches = [self._fetches[one] for one in ready if one in self._fetches]
+        with self._lock:
+            fetches = list(iter(self._waits.next, None))
             look = self._news.due()
         self.run(self._end_due)
         for fetch in fetches:

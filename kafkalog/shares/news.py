@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from kafkalog.log.handle import Handle
     from kafkalog.shares.entries import EntryKey
 
-__all__ = ["Look", "News"]
+__all__ = ["Look", "News", "Seen"]
 
 SLICE_S = 0.005
 """Time between two looks, at least."""
@@ -21,7 +21,10 @@ EMPTY_EVERY = 10
 """Partitions that were never written are looked at with each so many-th look."""
 
 
-class _Watched(NamedTuple):
+class Seen(NamedTuple):
+    """A log as a member found it."""
+
+    key: EntryKey
     handle: Handle | None
     """None: it was never written, and has no log."""
     committed: bool
@@ -32,7 +35,7 @@ class _Watched(NamedTuple):
 class Look:
     """One look at all watched logs, without a lock."""
 
-    def __init__(self, watched: dict[EntryKey, _Watched], empty: bool, owner: News) -> None:
+    def __init__(self, watched: dict[EntryKey, Seen], empty: bool, owner: News) -> None:
         self._watched, self._empty, self._owner = watched, empty, owner
 
     def look(self) -> list[EntryKey]:
@@ -56,7 +59,7 @@ class News:
 
     def __init__(self) -> None:
         """Nothing is watched."""
-        self._watched: dict[EntryKey, _Watched] = {}
+        self._watched: dict[EntryKey, Seen] = {}
         self._looks = 0
         self.slice_s = SLICE_S
         """How long to wait before the next look."""
@@ -64,9 +67,9 @@ class News:
     def __bool__(self) -> bool:
         return bool(self._watched)
 
-    def watch(self, key: EntryKey, handle: Handle | None, committed: bool, bound: int) -> None:
-        """Report when the readable records of a log end elsewhere than at `bound`."""
-        self._watched[key] = _Watched(handle, committed, bound)
+    def watch(self, seen: Seen) -> None:
+        """Report when the readable records of a log end elsewhere than they did."""
+        self._watched[seen.key] = seen
 
     def forget(self, key: EntryKey) -> None:
         """Nobody waits for it any more."""

@@ -496,7 +496,7 @@ class SharePartition:
     def end_write(self, *, done: bool, now_ms: int, limits: Limits) -> None:
         """The write in progress has ended; without `done`, what it was to make final is undone."""
         assert self.writing is not None
-        number, self.writing = self.writing.number, None
+        (number, _, _, rows), self.writing = self.writing, None
 
         def change(hold: Hold) -> Hold:
             if hold.write != number:
@@ -505,8 +505,9 @@ class SharePartition:
                 return _DONE.get(hold.state) or hold._replace(write=0, before=None)
             return self._undone(hold, hold.before, now_ms, limits)
 
-        self.holds.rewrite(change)
-        self._free = True
+        for one in rows:
+            self.holds.change(one.first_offset, one.last_offset, change)
+            self._free = self._free or not done or one.delivery_state == State.AVAILABLE
         self.advance()
 
     def _undone(self, hold: Hold, before: Before, now_ms: int, limits: Limits) -> Hold:

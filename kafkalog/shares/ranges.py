@@ -92,11 +92,6 @@ class Ranges(Generic[V]):
             found.append(Range(last + 1, self._ranges[high - 1].last, self._ranges[high - 1].value))
         self._splice(low, high, found)
 
-    def rewrite(self, change: Callable[[V], V]) -> None:
-        """Change the values of all."""
-        if self._ranges:
-            self.change(self._ranges[0].first, self._ranges[-1].last, change)
-
     def cut(self, offset: int) -> None:
         """Forget all offsets below this one."""
         at = bisect_left(self._firsts, offset)

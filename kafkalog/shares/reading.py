@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["NOTHING", "Limits", "Read", "covering", "read"]
 
 FIRST_BYTES = 65_536
+"""Read first, unless more is expected."""
 
 
 class Read(NamedTuple):
@@ -43,6 +44,8 @@ class Limits(NamedTuple):
     """At least, if the log has so much."""
     until: int
     """The end of the offsets that are wanted."""
+    expected: int = 0
+    """How many bytes these are, about."""
 
 
 def read(log: Log, offset: int, limits: Limits, committed: bool) -> Read:
@@ -61,7 +64,8 @@ def read(log: Log, offset: int, limits: Limits, committed: bool) -> Read:
         if batches and left <= 0:
             break
         # More at once the more there is: the size of what is wanted is unknown.
-        data = log.read_batches(offset, min(left, FIRST_BYTES + position), isolation, False)
+        room = max(FIRST_BYTES, limits.expected) + position
+        data = log.read_batches(offset, min(left, room), isolation, False)
         if not data or (batches and len(data) > left):
             break  # the log ends, or its next batch is too large
         for batch, view in whole_batches(data, check_crc=False):

@@ -45,10 +45,12 @@ def read_in_turn(
     for at, turn in enumerate(turns):
         if left <= 0 or records <= 0:
             return
-        limits = reading.Limits(left // (len(turns) - at), wanted, turn.until)
+        expected = turn.entry.read_bytes
+        limits = reading.Limits(left // (len(turns) - at), wanted, turn.until, expected)
         one = _read(turn, limits, committed)
         found.append(one)
         if isinstance(one, reading.Read) and one.batches:
+            turn.entry.read_bytes = len(one.data)
             left -= len(one.data)
             wanted -= len(one.data)
             records -= one.batches[-1].last + 1 - turn.offset

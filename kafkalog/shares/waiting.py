@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from kafkalog.shares.requests import Acked, Answer, Found
 
 if TYPE_CHECKING:
-    from kafkalog.shares.entries import Done, EntryKey
+    from kafkalog.shares.entries import Done, Entry, EntryKey
     from kafkalog.shares.partition import Refused
     from kafkalog.shares.requests import Ask, Find
     from kafkalog.shares.sessions import Session, Where
 
-__all__ = ["Acking", "Fetching"]
+__all__ = ["Acking", "Fetching", "Waits"]
 
 
 class Acking:
@@ -94,3 +94,60 @@ class Fetching:
             if where in session.partitions:
                 session.partitions[where] = one.refused is not None
         return found
+
+
+class Waits:
+    """The fetches that are not answered yet, and which of them try next.  Guarded by the lock of
+    the share partitions."""
+
+    def __init__(self) -> None:
+        """None waits."""
+        self.all: dict[int, Fetching] = {}
+        self.ready: dict[int, None] = {}
+        """Those that try again, in order."""
+        self._by_entry: dict[EntryKey, set[int]] = {}
+
+    def add(self, fetch: Fetching, key: EntryKey) -> None:
+        """A fetch waits for changes of a share partition."""
+        fetch.entries.add(key)
+        self._by_entry.setdefault(key, set()).add(fetch.number)
+
+    def leave(self, fetch: Fetching, key: EntryKey) -> bool:
+        """A fetch waits no more for a share partition; True if no other one does."""
+        numbers = self._by_entry[key]
+        numbers.discard(fetch.number)
+        if not numbers:
+            del self._by_entry[key]
+        return not numbers
+
+    def changed(self, entry: Entry) -> None:
+        """Those that wait for a share partition try again: while another one reads, each would
+        only find that."""
+        waiting = self._by_entry.get(entry.key, ())
+        if entry.refused is not None:
+            for number in waiting:
+                self.all[number].refused[entry.key.where] = entry.refused
+        elif entry.reading:
+            entry.blocked.update(dict.fromkeys(waiting))
+            return
+        self.ready.update(dict.fromkeys(waiting))
+
+    def pass_on(self, entry: Entry) -> None:
+        """Unless one reads, let the next one read that found another one reading.  Each that tries
+        and does not read passes this on, and so does each that ends."""
+        while entry.blocked and not entry.reading:
+            number = next(iter(entry.blocked))
+            del entry.blocked[number]
+            fetch = self.all.get(number)
+            if fetch is not None and not fetch.over:
+                self.ready[number] = None
+                return
+
+    def next(self) -> Fetching | None:
+        """The next one that tries again; None: there is none."""
+        while self.ready:
+            number = next(iter(self.ready))
+            del self.ready[number]
+            if (fetch := self.all.get(number)) is not None:
+                return fetch
+        return None

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from kafkalog.coordinator.share_state.persister import (
     UNINITIALIZED_OFFSET,
     DeleteState,
@@ -19,6 +21,7 @@ from kafkalog.coordinator.share_state.persister import (
     SummaryRead,
     WriteState,
 )
+from kafkalog.server.shares import shares_of
 from kafkalog.wire.error_codes import ErrorCode
 
 Where = tuple[str, UUID, int]
@@ -117,3 +120,14 @@ class MemoryPersister:
         self, group_id: str, states: Sequence[ReadSummary], done: Callable[[Any], None]
     ) -> None:
         done([SummaryRead(one.topic_id, one.partition, self.error) for one in states])
+
+
+def kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> MemoryPersister:
+    """Keeps the states of the broker that is made next."""
+    found = MemoryPersister()
+
+    def with_it(config: Any, metadata: Any, partitions: Any, _persister: Any, *more: Any) -> Any:
+        return shares_of(config, metadata, partitions, found, *more)
+
+    monkeypatch.setattr("kafkalog.server.shares.shares_of", with_it)
+    return found

@@ -13,7 +13,6 @@ import kafkalog
 from kafkalog.client.calls.acls import AclBinding
 from kafkalog.clock import ManualClock
 from kafkalog.server.broker import Broker, node_of
-from kafkalog.server.shares import shares_of
 from kafkalog.shares import reading
 from kafkalog.shares.leader import WAIT_MAX_MS
 from kafkalog.shares.partition import Limits, SharePartition
@@ -21,7 +20,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
 from tests.support.share_member import ShareMember, acquired, codes
-from tests.support.share_persister import MemoryPersister
+from tests.support.share_persister import MemoryPersister, kept_in_memory
 from tests.support.waiting import wait_for
 
 GROUP_KIND = 32
@@ -31,14 +30,7 @@ AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 @pytest.fixture
 def persister(monkeypatch: pytest.MonkeyPatch) -> MemoryPersister:
-    """Keeps the states of the broker that is made next."""
-    found = MemoryPersister()
-
-    def with_it(config: Any, metadata: Any, partitions: Any, _persister: Any, *more: Any) -> Any:
-        return shares_of(config, metadata, partitions, found, *more)
-
-    monkeypatch.setattr("kafkalog.server.shares.shares_of", with_it)
-    return found
+    return kept_in_memory(monkeypatch)
 
 
 @pytest.fixture

@@ -123,6 +123,18 @@ def test_records_that_later_ones_replace_are_deleted(make_broker: MakeBroker) ->
     assert found.state_batches == (BATCH,)
 
 
+def test_a_write_is_carried_out_in_the_thread_that_brings_it(make_broker: MakeBroker) -> None:
+    """To switch threads takes longer."""
+    broker = make_broker(**ONE)
+    keeper, topic = node_of(broker).persister, made(broker)
+    one(keeper.initialize, InitializeState(topic, 0, 0, 0))
+    found: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    written = WriteState(topic, 0, 0, 0, 4, 2, (BATCH,))
+    keeper.write("g", [written], lambda results: found.put((results, threading.get_ident())))
+    (result,), number = found.get(timeout=60)
+    assert result.error is NONE and number == threading.get_ident()
+
+
 def test_a_result_may_be_followed_by_the_next_call_while_the_queue_is_full(
     make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,7 +106,7 @@ def test_the_offsets_of_ranges_are_counted():
     steps = [
         lambda: ranges.put(0, 99, "a"), lambda: ranges.put(200, 299, "a"),
         lambda: ranges.put(50, 249, "b"), lambda: ranges.put(260, 270, "c"),
-        lambda: ranges.change(10, 265, str.upper), lambda: ranges.rewrite(str.lower),
+        lambda: ranges.change(10, 265, str.upper), lambda: ranges.change(0, 400, str.lower),
         lambda: ranges.cut(55), lambda: ranges.put(400, 400, "d"), lambda: ranges.cut(350),
         lambda: ranges.put(300, 410, "e"), lambda: ranges.cut(500), lambda: ranges.put(1, 3, "a"),
         ranges.clear,

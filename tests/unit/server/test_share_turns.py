@@ -1,0 +1,159 @@
+"""Members that read the same share partition at the same time, and the threads that serve them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kafkalog.server.broker import Broker, node_of
+from kafkalog.shares import reading
+from kafkalog.shares.leader import FETCH, Shares
+from tests.support.raw import Raw
+from tests.support.share_member import ShareMember, acquired, codes
+from tests.support.share_persister import kept_in_memory
+from tests.support.waiting import wait_for
+
+GROUP_KIND = 32
+LONG_MS = 600_000
+
+
+class Watch:
+    """Which threads try to acquire records; reads can be held."""
+
+    def __init__(self) -> None:
+        self.tried: list[str] = []
+        self.reading = threading.Event()
+        self.free = threading.Event()
+        self.free.set()
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
+    found, attempt, read = Watch(), Shares._try, reading.read
+
+    def trying(shares: Shares, fetch: Any) -> None:
+        found.tried.append(threading.current_thread().name)
+        attempt(shares, fetch)
+
+    def held(*args: Any) -> reading.Read:
+        found.reading.set()
+        assert found.free.wait(60)
+        return read(*args)
+
+    monkeypatch.setattr(Shares, "_try", trying)
+    monkeypatch.setattr(reading, "read", held)
+    yield found
+    found.free.set()
+
+
+@pytest.fixture
+def broker(make_broker: Callable[..., Broker], monkeypatch: pytest.MonkeyPatch) -> Broker:
+    kept_in_memory(monkeypatch)
+    return make_broker()
+
+
+@pytest.fixture
+def topic(raw: Raw) -> UUID:
+    """A topic with one partition of six records, of which groups read from the beginning."""
+    raw.alter(GROUP_KIND, "g", share_auto_offset_reset="earliest")
+    found: UUID = raw.create("t").topic_id
+    for number in range(6):
+        assert not raw.produce("t", b"%d" % number).error_code
+    return found
+
+
+Join = Callable[[str], ShareMember]
+
+
+@pytest.fixture
+def join(broker: Broker, topic: UUID) -> Iterator[Join]:
+    """Members with a session and one record each."""
+    with ExitStack() as connections:
+
+        def joined(name: str) -> ShareMember:
+            connection = connections.enter_context(Raw(broker.bootstrap_servers))
+            member = ShareMember(connection, "g", {topic: [0]}, name)
+            found = member.fetch(max_records=1, max_wait_ms=LONG_MS)
+            assert acquired(found)
+            return member
+
+        yield joined
+
+
+def of(member: ShareMember) -> dict[int, int]:
+    """What the answer to its ShareFetch has."""
+    return acquired(member.fetched())[0]
+
+
+def test_one_member_reads_and_the_others_try_in_turn(
+    broker: Broker, join: Join, watch: Watch, topic: UUID
+) -> None:
+    """What is acknowledged in the meantime lets none try in vain; and those threads try again
+    that brought requests."""
+    members = [join(f"member-{number}") for number in range(3)]
+    (entry,) = node_of(broker).shares._entries
+    watch.reading.clear()
+    watch.free.clear()
+    watch.tried.clear()
+    members[0].send_fetch(max_records=1, max_wait_ms=LONG_MS)
+    assert watch.reading.wait(60)
+    members[1].send_fetch(max_records=1, max_wait_ms=LONG_MS)
+    wait_for(lambda: len(entry.blocked) == 1, "the second member")
+    assert codes(members[2].acknowledge({(topic, 0): [(2, 2, [1])]})) == {0: 0}
+    assert len(watch.tried) == 2
+    watch.free.set()
+    assert [of(members[0]), of(members[1])] == [{3: 1}, {4: 1}]
+    assert len(watch.tried) == 3
+    assert not [name for name in watch.tried if name.endswith("shares")]
+    assert not entry.blocked and not entry.reading
+
+
+def test_a_member_that_leaves_passes_its_turn_on(
+    broker: Broker, join: Join, watch: Watch, topic: UUID
+) -> None:
+    members = [join(f"member-{number}") for number in range(3)]
+    shares = node_of(broker).shares
+    (entry,) = shares._entries
+    watch.reading.clear()
+    watch.free.clear()
+    members[0].send_fetch(max_records=1, max_wait_ms=LONG_MS)
+    assert watch.reading.wait(60)
+    for count, member in enumerate(members[1:], 1):
+        member.send_fetch(max_records=1, max_wait_ms=LONG_MS)
+        wait_for(lambda wanted=count: len(entry.blocked) == wanted, "the others")
+    members[1].raw.close()
+    wait_for(lambda: len(shares._sessions) == 2, "the end of the second one's session")
+    watch.free.set()
+    assert [of(members[0]), of(members[2])] == [{3: 1}, {1: 2}]
+
+
+def test_a_member_that_finds_records_sets_no_timer_and_watches_no_log(
+    broker: Broker, join: Join, watch: Watch
+) -> None:
+    member = join("member")
+    shares = node_of(broker).shares
+    watch.reading.clear()
+    watch.free.clear()
+    member.send_fetch(max_records=1, max_wait_ms=LONG_MS)
+    assert watch.reading.wait(60)
+    with shares._lock:
+        assert not shares._news
+        assert FETCH not in {key[0] for key in shares._timers._at}
+    watch.free.set()
+    assert of(member) == {1: 1}
+
+
+def test_a_member_that_finds_none_waits_for_them(broker: Broker, join: Join, raw: Raw) -> None:
+    """Its time does not pass while another one has all records."""
+    member, other = join("member"), join("another-member")
+    assert acquired(member.fetch(max_wait_ms=LONG_MS))[0].keys() == {2, 3, 4, 5}
+    other.send_fetch(max_wait_ms=LONG_MS)
+    wait_for(lambda: bool(node_of(broker).shares._news), "the wait")
+    assert not raw.produce("t", b"more").error_code
+    assert of(other) == {6: 1}
+    wait_for(lambda: not node_of(broker).shares._news, "the end of the wait")
