@@ -13,9 +13,9 @@
 #define KL_POLLER_ASKS (!KL_LINUX)
 
 enum {
-    KL_POLL_IN = 1,    /* readable */
-    KL_POLL_OUT = 2,   /* writable */
-    KL_POLL_END = 4,   /* the peer sends no more */
+    KL_POLL_IN = 1,  /* readable */
+    KL_POLL_OUT = 2, /* writable */
+    KL_POLL_END = 4, /* the peer sends no more; by poll only once all before it was read */
     KL_POLL_FAILED = 8 /* nor can it receive */
 };
 

@@ -374,6 +374,18 @@ static bool hurry(kl_conn *conn) {
     return false;
 }
 
+/* poll reports the peer's end only once all before it was read: while requests are in progress,
+ * read what follows them, up to a small chunk. */
+static void read_ahead(kl_conn *conn) {
+    if (!KL_POLLER_ASKS || !conn->first || conn->first->state == KL_ANSWERED) return;
+    if (!conn->readable || conn->peer_done || conn->ends || is_muted(conn)) return;
+    if (atomic_load(&conn->thread->stop) || atomic_load(&conn->thread->leaving)) return;
+    if (conn->reads_when_writable && !conn->writable) return;
+    if (conn->frame_bytes > KL_CHUNK_SMALL_BYTES || conn->in_bytes >= KL_CHUNK_SMALL_BYTES)
+        return;
+    read_some(conn);
+}
+
 void kl_conn_pump(kl_conn *conn) {
     KL_ASSERT(!conn->passed); /* arrived */
     if (conn->shakes) return; /* shake.c calls it when the handshake is over */
@@ -402,6 +414,7 @@ void kl_conn_pump(kl_conn *conn) {
             read_some(conn);
         }
     }
+    if (kl_conn_is_open(conn)) read_ahead(conn);
     if (kl_conn_is_open(conn)) settle(conn);
 }
 
