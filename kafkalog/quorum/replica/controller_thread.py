@@ -123,6 +123,7 @@ class ControllerThread:
         self._events.put(None)
         if self._thread.ident is not None:
             self._thread.join()
+        self._snapshots.join()
         self._do(self._controller.handle(Deposed(), 0))
         while not self._events.empty():
             event = self._events.get()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kafkalog import errors
+from kafkalog.disk.directory import Directory
 from kafkalog.disk.layout import METADATA_TOPIC
 from kafkalog.kraft.loading import Loaded
 from kafkalog.kraft.snapshots import list_snapshots
@@ -333,3 +334,43 @@ def test_a_replica_that_cannot_apply_a_record_takes_no_part(
         quorum[1].ask(apis.BROKER_HEARTBEAT, object(), 1, answered.append)
         wait_for(lambda: answered == [None], "each request has an answer")
         assert not quorum[1].is_active
+
+
+def test_requests_are_answered_while_a_snapshot_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk takes as long as it likes: brokers are not missed, and records are committed."""
+    begun, goes_on, replace = threading.Event(), threading.Event(), Directory.replace
+
+    def held(folder: Directory, name: str, data: bytes) -> None:
+        if name.endswith(".checkpoint"):
+            begun.set()
+            goes_on.wait()
+        replace(folder, name, data)
+
+    monkeypatch.setattr(Directory, "replace", held)
+    small = {"metadata.log.max.record.bytes.between.snapshots": 1}
+    with Replicas(tmp_path, [1, 2, 3], [1, 2, 3], settings=small) as quorum:
+        try:
+            quorum.start(1, 2, 3)
+            epoch = register(quorum, 7)
+            wait_for(begun.is_set, "a snapshot is being written")
+            answer = quorum.call(
+                quorum.active(), apis.BROKER_HEARTBEAT, broker_id=7, broker_epoch=epoch,
+                current_metadata_offset=epoch, want_fence=False, want_shut_down=False,
+                offline_log_dirs=[],
+            )  # fmt: skip
+            assert answer is not None and not answer.error_code, answer
+            register(quorum, 8)
+            wait_for(
+                lambda: all({7, 8} <= {*quorum[node].image.brokers} for node in (1, 2, 3)),
+                "followers apply records, too",
+            )
+            assert not any(one.offset for one in list_snapshots(str(quorum.folder(1))))
+        finally:
+            goes_on.set()
+        wait_for(
+            lambda: all(list_snapshots(str(quorum.folder(node)))[-1].offset > 0
+                        for node in (1, 2, 3)),
+            "the snapshots are there",
+        )  # fmt: skip
