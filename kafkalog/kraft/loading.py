@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 from uuid import UUID
 
@@ -19,8 +19,7 @@ from kafkalog.raft.quorum_state import QuorumState, render_quorum_state
 from kafkalog.raft.replicas import ReplicaKey
 
 __all__ = [
-    "QUORUM_STATE", "Loaded", "QuorumOnly", "known_epoch", "led_alone", "load",
-    "render_observer_state", "render_own_state",
+    "QUORUM_STATE", "Loaded", "QuorumOnly", "known_epoch", "led_alone", "load", "render_own_state",
 ]  # fmt: skip
 
 QUORUM_STATE = "quorum-state"
@@ -207,11 +206,3 @@ def render_own_state(node_id: int, epoch: int, directory_id: UUID | None) -> byt
     voted = None if directory_id is None else ReplicaKey(node_id, directory_id)
     version = 0 if directory_id is None else 1
     return render_quorum_state(QuorumState(epoch, node_id, voted), version, [node_id])
-
-
-def render_observer_state(
-    leader: int, epoch: int, voters: Sequence[int], kraft_version: int
-) -> bytes:
-    """quorum-state of a node without a vote.  `voters`: those of the settings, for version 0."""
-    known = None if leader < 0 else leader
-    return render_quorum_state(QuorumState(epoch, known), kraft_version, sorted(voters))

@@ -28,7 +28,7 @@ SNAPSHOTS_KEPT = 2
 
 
 class _Content(NamedTuple):
-    """What a snapshot is made of; nothing of it changes any more."""
+    """The content of one snapshot; nothing of it changes any more."""
 
     image: MetadataImage
     kraft_version: int

@@ -44,13 +44,6 @@ EVENTS: dict[str, tuple[Event, ...]] = {
         _of("unsupported_feature", VARIES, "broker %d: %s", "node problem"),
         _of("zookeeper_problem", "warning", "%s", "problem"),
     ),
-    "cluster.quorum.following": (
-        _of("metadata_not_followed", "info", "the metadata are not followed now: %s", "problem"),
-        _of("quorum_leader_known", "info", "node %d at %s leads the quorum in epoch %d",
-            "leader address epoch"),
-        _of("quorum_epoch_not_saved", "error", "%s: the quorum's epoch is not saved: %s",
-            "path problem"),
-    ),
     "cluster.quorum.member": (
         _of("broker_fencing_changed", "warning", "broker %d: is %s", "node state"),
         _of("metadata_abandoned", "error", "broker %d: follows the metadata no more: it leads "
@@ -64,10 +57,6 @@ EVENTS: dict[str, tuple[Event, ...]] = {
         _of("registration_refused", "warning", "broker %d: its registration is refused: %s",
             "node problem"),
         _of("controller_unreachable", "info", "broker %d: %s", "node problem"),
-    ),
-    "cluster.quorum.metadata_log": (
-        _of("metadata_truncated", "info",
-            "%s: truncated from offset %d to %d, as its leader's", "path from_offset to_offset"),
     ),
     "console.server": (_of("console_failed", "error", "console: the server failed"),),
     "console.web": (
@@ -257,6 +246,10 @@ EVENTS: dict[str, tuple[Event, ...]] = {
     "quorum.replica.raft_thread": (
         _of("quorum_leader_elected", "info", "node %d leads the quorum in epoch %d",
             "node epoch"),
+        _of("quorum_leader_known", "info", "node %d at %s leads the quorum in epoch %d",
+            "leader address epoch"),
+        _of("quorum_epoch_not_saved", "error", "%s: the quorum's epoch is not saved: %s",
+            "path problem"),
         _of("quorum_leadership_lost", "info", "node %d no longer leads the quorum", "node"),
         _of("metadata_truncated", "info", "%s: truncated to offset %d, as its leader's",
             "path to_offset"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from kafkalog.metadata.image import ELIGIBLE_REPLICAS, METADATA_VERSION
+from kafkalog.errors import ArgumentError
+from kafkalog.metadata.image import ELIGIBLE_REPLICAS, METADATA_VERSION, MetadataImage
 
 __all__ = [
     "FIRST_LEVELS",
@@ -21,6 +22,8 @@ __all__ = [
     "SHARE_VERSION",
     "STREAMS_VERSION",
     "SUPPORTED",
+    "check_features",
+    "supported_features",
 ]
 
 LEVEL = 33
@@ -72,3 +75,20 @@ FIRST_LEVELS: Mapping[int, Mapping[str, int]] = {
     for level in range(LEVEL_MIN, LEVEL + 1)
 }  # fmt: skip
 """The levels of a new cluster, by its metadata.version."""
+
+
+def check_features(image: MetadataImage) -> None:
+    """Refuse the levels of features that are not supported.
+
+    Raises: ArgumentError.
+    """
+    for name, level in image.features.items():
+        low, high = SUPPORTED.get(name, (0, 0))
+        if not low <= level <= high:
+            wanted = f"{low} to {high}" if high else "none: kafkalog does not know this feature"
+            raise ArgumentError(f"{name}: found {level} in the cluster, wanted {wanted}")
+
+
+def supported_features(image: MetadataImage) -> tuple[tuple[str, int, int], ...]:
+    """(name, lowest level, highest level) of each feature, for the registration."""
+    return tuple((name, *levels) for name, levels in SUPPORTED.items())

@@ -186,7 +186,7 @@ def find_leader(step: Step) -> float:
     if now.leader_id is not None:
         ids.add(now.leader_id)  # perhaps a voter since a record that this replica lacks
     others = sorted(ids - {now.me.id})
-    if not others or now.log.flushed < now.log.end:
+    if not others or not now.durable:
         return step.now_ms + now.options.election_timeout_ms
     busy = [at_ms for number, at_ms, _ in now.waits.values() if number and at_ms > step.now_ms]
     if busy:

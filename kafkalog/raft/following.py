@@ -136,7 +136,9 @@ def on_fetch_response(step: Step, node_id: int, answer: FetchResponse, asked: Fe
         view, batches = found
         for batch in batches:
             step.emit(AppendBatch(batch))
-        step.change(log=view)
+        role = step.state.role
+        assert isinstance(role, Follower)
+        step.change(log=view, role=role._replace(leader_shows=answer.high_watermark))
         show(step, answer.high_watermark)
 
 
@@ -193,11 +195,6 @@ def show(step: Step, high_watermark: int) -> None:
 # ---- timers ----------------------------------------------------------------------------------
 
 
-def ready(step: Step) -> bool:
-    """True if everything up to the end of the log is on disk, as a fetch promises."""
-    return step.state.log.flushed >= step.state.log.end
-
-
 def poll_follower(step: Step, role: Follower) -> float:
     """Fetch; a voter that gets no answers stands for election.  Returns when to look again."""
     now = step.state
@@ -210,7 +207,7 @@ def poll_follower(step: Step, role: Follower) -> float:
         role = role._replace(has_fetched=False)
         step.change(role=role)
     deadline = role.fetch_at_ms if votes else step.now_ms + now.options.fetch_timeout_ms
-    if role.snapshot is not None or not ready(step):
+    if role.snapshot is not None or not now.durable:
         _, at_ms, _ = now.waits.get(role.leader_id, (0, deadline, None))
         return min(deadline, at_ms) if at_ms > step.now_ms else deadline
     if not votes and role.fetch_at_ms <= step.now_ms:

@@ -99,7 +99,7 @@ def _append(step: Step, batch: Batch) -> None:
 def flush(step: Step) -> None:
     """Sync what was appended, one flush at a time."""
     now = step.state
-    if not now.flushing and now.log.flushed < now.log.end:
+    if not now.flushing and not now.durable:
         step.emit(Flush(now.next_number))
         step.change(
             flushing=now.next_number, flush_end=now.log.end, next_number=now.next_number + 1

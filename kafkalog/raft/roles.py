@@ -70,6 +70,8 @@ class Follower(NamedTuple):
     position: int = 0
     loading: bool = False
     """The snapshot is complete, and the driver has not loaded it yet."""
+    leader_shows: int = -1
+    """The leader's high watermark, as it last answered a fetch."""
     join_at_ms: float = 0
     """When it next asks to become a voter, or reports its endpoints."""
 

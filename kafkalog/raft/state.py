@@ -65,6 +65,8 @@ class Options(NamedTuple):
     """An observer that can become a voter asks to."""
     itself: Voter | None = None
     """This replica as a voter, with its endpoints."""
+    observes: bool = False
+    """A broker's replica: nobody reaches it, so it never votes, even if its node was a voter."""
     replicas_max: int = 1_000
     """The most replicas whose progress a leader remembers."""
 
@@ -113,7 +115,7 @@ class State(NamedTuple):
     @property
     def votes(self) -> bool:
         """True if this replica is a voter."""
-        return is_voter(self.voters, self.me)
+        return is_voter(self.voters, self.me) and not self.options.observes
 
     @property
     def stands(self) -> bool:
@@ -121,10 +123,22 @@ class State(NamedTuple):
         not be committed.  Source: the Raft thesis, 4.2.2."""
         if self.votes:
             return True
+        if self.options.observes:
+            return False
         return any(
             next_offset >= self.high_watermark and is_voter(voters, self.me)
             for (_, voters), (next_offset, _) in pairwise(self.log.voters)
         )
+
+    @property
+    def durable(self) -> bool:
+        """True if everything that a fetch promises is on disk.
+
+        A leader counts a voter of the log, even if that only observes now; of other observers it
+        expects nothing.
+        """
+        counts = not self.options.observes or is_voter(self.voters, self.me)
+        return self.log.flushed >= self.log.end if counts else True
 
     @property
     def leader_id(self) -> int | None:
@@ -283,7 +297,9 @@ def restored(
     at_ms = now_ms + options.election_timeout_ms * (1 + draw())
     ever_voter = any(is_voter(voters, me) for _, voters in log.voters)
     role: Role
-    if [one.key.id for one in voters_in(log)] == [me.id] and is_voter(voters_in(log), me):
+    if options.observes and found.leader_id in (None, me.id):
+        role = Unattached(at_ms, None, found.voted)
+    elif [one.key.id for one in voters_in(log)] == [me.id] and is_voter(voters_in(log), me):
         role = Prospective(at_ms, None, found.voted, frozenset({me.id}))  # nobody else may lead
     elif found.leader_id == me.id:
         role = Resigned(at_ms)

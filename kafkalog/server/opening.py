@@ -238,7 +238,7 @@ def _warn_of_stored_settings(change: Change) -> None:
 def quorum_parts(manager: Manager, config: ServerConfig, entry: Entry) -> Quorum:
     """The parts of a controller."""
     from kafkalog.cluster.node.controller_connection import ControllerConnection
-    from kafkalog.cluster.quorum.metadata_log import supported_features
+    from kafkalog.metadata.levels import supported_features
     from kafkalog.quorum.replica.replica import MetadataReplica
     from kafkalog.server.controller_server import Quorum
 

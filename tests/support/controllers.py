@@ -46,6 +46,8 @@ class Controller(Peer):
         self.on(apis.SASL_HANDSHAKE, {"mechanisms": ["PLAIN"]})
         self.on(apis.SASL_AUTHENTICATE, self._authenticate)
         self.epoch = 1
+        self.leads = node == NODE
+        """False: it knows no leader of the quorum."""
         self.commits = True
         """False: records are written, and not committed."""
         self._committed = 0
@@ -80,7 +82,7 @@ class Controller(Peer):
         with self._written:
             self._batches = other._batches[:known]
             self._end = other._batches[known][0] if known < len(other._batches) else other._end
-            self.epoch = other.epoch + 1
+            self.epoch, self.leads = other.epoch + 1, True
             value = leader_change_value(self.node)
             self._append(control_batch([(LEADER_CHANGE, value)], self._end, self.epoch, 1_000), 1)
             self._fenced, self._epochs = dict(other._fenced), dict(other._epochs)
@@ -154,7 +156,10 @@ class Controller(Peer):
                "current_leader": {"leader_id": self.node, "leader_epoch": self.epoch}}  # fmt: skip
         if request.cluster_id != CLUSTER:
             return {"error_code": ErrorCode.INCONSISTENT_CLUSTER_ID}
-        if asked.current_leader_epoch < self.epoch:
+        if not self.leads:
+            row["current_leader"] = {"leader_id": -1, "leader_epoch": 0}
+            row["error_code"] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        elif asked.current_leader_epoch < self.epoch:
             row["error_code"] = ErrorCode.FENCED_LEADER_EPOCH
         elif (end := self._diverges(asked)) is not None:
             row["diverging_epoch"] = {"epoch": self.epoch - 1, "end_offset": end}

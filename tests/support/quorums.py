@@ -121,13 +121,14 @@ class Replicas:
         for server in self.servers.values():
             server.__exit__()
 
-    def start(self, *nodes: int) -> None:
-        """Start nodes."""
+    def start(self, *nodes: int, alone: bool = False) -> None:
+        """Start nodes; `alone`: as brokers, which no other node reaches."""
         for node in nodes:
             data = self.folder(node).parent
             manager = self.managers[node] = Manager(data, self.config, node_id=node, adopt=True)
             identity = Identity(CLUSTER, node, directory(node))
-            replica = MetadataReplica(manager, self.config, identity, self.voter(node).endpoints)
+            endpoints = () if alone else self.voter(node).endpoints
+            replica = MetadataReplica(manager, self.config, identity, endpoints)
             self.servers[node].replica = replica
             replica.start()
 

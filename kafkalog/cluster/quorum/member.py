@@ -18,10 +18,8 @@ from kafkalog.client.link.transport import Address, Options
 from kafkalog.cluster.node import controller_requests
 from kafkalog.cluster.node.controller_connection import ControllerConnection
 from kafkalog.cluster.quorum import life as lives
-from kafkalog.cluster.quorum.following import MetadataFollower
 from kafkalog.cluster.quorum.joining import Entry, own
 from kafkalog.cluster.quorum.life import Life, Registration, Stage
-from kafkalog.cluster.quorum.metadata_log import CopiedMetadata, supported_features
 from kafkalog.cluster.quorum.roles import (
     all_roles,
     changed_roles,
@@ -37,7 +35,9 @@ from kafkalog.errors import ArgumentError, Closed, KafkalogError, Timeout, Unsup
 from kafkalog.logs.limit import limited
 from kafkalog.metadata import configs, settings
 from kafkalog.metadata.image import METADATA_VERSION, Change, MetadataImage, Partition
+from kafkalog.metadata.levels import supported_features
 from kafkalog.metadata.requests import NewTopics, Result, SettingChanges, SettingsAsked
+from kafkalog.quorum.replica.replica import MetadataReplica
 from kafkalog.replication.follower_log import lead_held
 from kafkalog.replication.roles import Effect, Lead
 from kafkalog.types import TopicPartition
@@ -110,8 +110,9 @@ class QuorumMember:
         follow: Follow | None = None,
     ) -> None:  # fmt: skip
         """Read the metadata up to what the quorum has committed now; the cluster does not know this
-        broker before `register`.  `follow`: where they are, None: in a copy of the leader's log;
-        `ends`: set once the process is to end: a start waits for nothing then.
+        broker before `register`.  `follow`: the metadata of a controller in this process; None: of
+        a replica of the log that is its own; `ends`: set once the process is to end: a start waits
+        for nothing then.
 
         Raises: Timeout: no leader of the quorum answers in time; Closed: `ends` was set;
         ArgumentError: the directory belongs to another cluster, or the cluster uses a feature that
@@ -140,7 +141,7 @@ class QuorumMember:
         self._connection = self.controller_connection()
         self._line = self.controller_connection()
         self._release: Callable[[], None] = lambda: None  # what `close` does last
-        self._source = (follow or self._copy)(self._lock, self._turn)
+        self._source = (follow or self._observe)(self._lock, self._turn)
         self._image = self._source.image
         self._registration: Registration | None = None
         self._threads: list[threading.Thread] = []
@@ -152,10 +153,13 @@ class QuorumMember:
         self._image = self._source.image
         manager.use(self)
 
-    def _copy(self, lock: threading.RLock, turned: Callable[[], None]) -> Source:
-        copied = CopiedMetadata(self._manager, self._entry.identity.cluster_id, self.node)
-        self._release = copied.close
-        return MetadataFollower(copied, self._entry, self._config, lock, turned)
+    def _observe(self, lock: threading.RLock, turned: Callable[[], None]) -> Source:
+        entry = self._entry
+        replica = MetadataReplica(self._manager, self._config, entry.identity, (), entry.options)
+        self._release = replica.stop
+        source = replica.follow(lock, turned)
+        replica.start()
+        return source
 
     # ---- its life ------------------------------------------------------------------------------
 

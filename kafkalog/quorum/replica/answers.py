@@ -25,7 +25,9 @@ from kafkalog.wire.tables.later.quorum import (
     VOTE,
 )
 
-__all__ = ["RAFT_APIS", "Ask", "Body", "answer_fields", "describe_quorum", "refusal"]
+__all__ = [
+    "RAFT_APIS", "Ask", "Body", "answer_fields", "describe_quorum", "refusal", "refused",
+]  # fmt: skip
 
 Body = Mapping[str, Any]
 SNAPSHOT_BYTES = 1 << 20
@@ -64,6 +66,16 @@ def refusal(api: Api, error: ErrorCode) -> Body:
     if api is FETCH_SNAPSHOT:
         return {**fields, "topics": []}
     return fields if api is UPDATE_RAFT_VOTER else {**fields, "error_message": None}
+
+
+def refused(body: Any) -> str:
+    """Why the controllers will never let a broker with this answer follow them; empty: they may."""
+    code = getattr(body, "error_code", 0)
+    if code == ErrorCode.INCONSISTENT_CLUSTER_ID:
+        return "its controllers belong to another cluster"
+    if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        return "its controllers do not authorize this broker (CLUSTER_ACTION)"
+    return ""
 
 
 def answer_fields(ask: Ask, message: Any, leader: Address | None) -> Body:

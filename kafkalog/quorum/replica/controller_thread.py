@@ -30,6 +30,7 @@ from kafkalog.kraft.snapshots import list_snapshots
 from kafkalog.kraft.snapshotting import Snapshotting
 from kafkalog.logs.limit import limited
 from kafkalog.metadata.differences import difference
+from kafkalog.metadata.levels import check_features
 from kafkalog.quorum.identity import Identity
 from kafkalog.quorum.replica import joining
 from kafkalog.quorum.replica.joining import Applied, Joint, VersionChanged
@@ -209,7 +210,9 @@ class ControllerThread:
         return load(self._log, found.cluster_id, found.node, end=0, oldest=1)
 
     def _check(self) -> None:
+        """Refuse metadata that is not completely understood."""
         self._loaded.check_known(str(self._log.path))
+        check_features(self._loaded.replay.image)
 
     def _applied(self) -> Applied:
         replay = self._loaded.replay

@@ -33,6 +33,8 @@ class SeenLeader(NamedTuple):
 
 class _Replica(Protocol):
     @property
+    def broken(self) -> Exception | None: ...
+    @property
     def caught_up(self) -> bool: ...
     @property
     def ends(self) -> bool: ...
@@ -52,11 +54,10 @@ class Followed:
     """A replica's metadata as one broker follows them.  `run` is for one thread."""
 
     def __init__(
-        self, replica: _Replica, source: _Source, lock: threading.RLock | None,
-        turns: threading.Condition,
+        self, replica: _Replica, source: _Source, lock: threading.RLock | None
     ) -> None:  # fmt: skip
         """`lock` is held while a change is handed over."""
-        self._replica, self._source, self._turns = replica, source, turns
+        self._replica, self._source = replica, source
         self._lock = lock or threading.RLock()
         self._news = threading.Condition()  # guards what follows
         self._waiting: deque[Change] = deque()
@@ -69,6 +70,11 @@ class Followed:
         """The quorum's leader."""
         return SeenLeader(self._replica.epoch, *self._replica.seen())
 
+    def look(self) -> None:
+        """The replica may have ended, or be broken."""
+        with self._news:
+            self._news.notify()
+
     def _changed(self, change: Change) -> None:
         with self._news:
             self._waiting.append(change)
@@ -78,14 +84,17 @@ class Followed:
             self._news.notify()
 
     def catch_up(self, at_most_s: float, ends: threading.Event) -> None:
-        """Wait until the metadata have records of the quorum's present leader.
+        """Wait until the metadata have all that the quorum's present leader has committed.
 
-        Raises: Timeout; Closed: `ends` was set.
+        Raises: Timeout; Closed: `ends` was set; ArgumentError, CorruptLog: this cluster cannot be
+        followed.
         """
         end_s = time.monotonic() + at_most_s
         while not self._replica.caught_up:
             if ends.is_set():
                 raise Closed("the metadata are not there, and the process ends")
+            if (broken := self._replica.broken) is not None:
+                raise broken
             if time.monotonic() >= end_s or self._replica.ends:
                 why = self._replica.problem or "no leader of the quorum is known"
                 raise Timeout(f"the metadata are not there after {at_most_s:g} s: {why}")
@@ -99,14 +108,17 @@ class Followed:
     def run(self, changed: Callable[[Change], None]) -> None:
         """Hand over each change, with the lock held, until `close`.
 
-        Raises: Closed: the replica has ended.
+        Raises: Closed: the replica has ended; ArgumentError, CorruptLog: this cluster cannot be
+        followed any more.
         """
         while True:
             with self._news:
                 while not self._waiting and not self._ended:
                     if self._replica.ends:
                         raise Closed("this node's replica of the metadata log has ended")
-                    self._news.wait(1.0)
+                    if (broken := self._replica.broken) is not None:
+                        raise broken
+                    self._news.wait()
                 if self._ended:
                     return
                 change = self._waiting.popleft()

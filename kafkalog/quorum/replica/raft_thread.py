@@ -15,9 +15,9 @@ from math import inf
 from typing import Any, NamedTuple
 
 from kafkalog.clock import Clock
-from kafkalog.errors import CorruptLog, KafkalogError, StorageOffline, told_once
+from kafkalog.errors import ArgumentError, CorruptLog, KafkalogError, StorageOffline, told_once
 from kafkalog.logs.limit import limited
-from kafkalog.quorum.replica.answers import Ask, answer_fields, describe_quorum
+from kafkalog.quorum.replica.answers import Ask, answer_fields, describe_quorum, refused
 from kafkalog.quorum.replica.disk import ReplicaDisk
 from kafkalog.quorum.replica.joining import VersionChanged
 from kafkalog.quorum.replica.peers import Arrived, Peers, Wanted
@@ -79,6 +79,8 @@ class RaftThread:
         """The state, for any thread; None before `start`."""
         self.problem: Exception | None = None
         """Why this replica takes no part now."""
+        self.broken: Exception | None = None
+        """The same, if it takes no part until it is restarted."""
         self._peers: Peers | None = None
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._flushes: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -89,6 +91,7 @@ class RaftThread:
         self._loaded: raft.SnapshotLoaded | None = None
         self._revive_s, self._fell_s, self._wait_s = inf, -inf, DISK_S
         self._told: object = None  # the last problem that was logged
+        self._unsaved: raft.WriteQuorumState | None = None  # an observer's, which follows anyway
         self._quiet = threading.Event()
         self._threads = [
             threading.Thread(target=loop, name=f"{name} {me.id}", daemon=True)
@@ -185,8 +188,10 @@ class RaftThread:
                 exc_info=None if isinstance(problem, KafkalogError | OSError) else problem,
             )  # fmt: skip
         now_s, self.problem = time.monotonic(), problem
+        self.broken = problem if final else None
         again = now_s - self._fell_s < 2 * DISK_MAX_S
-        self._wait_s = min(2 * self._wait_s, DISK_MAX_S) if again else DISK_S
+        longer = again and not self._options.observes  # which nobody waits for in an election
+        self._wait_s = min(2 * self._wait_s, DISK_MAX_S) if longer else DISK_S
         self._fell_s, self._revive_s = now_s, inf if final else now_s + self._wait_s
         if self._leads is not None:
             self._tell(raft.LostLeadership(self._leads))
@@ -224,6 +229,9 @@ class RaftThread:
             self._take_ask(event)
         elif isinstance(event, Arrived):
             self._places.learn_from_answer(event.body)
+            if self._options.observes and (why := refused(event.body)):
+                self._fall(ArgumentError(f"{self._disk.folder}: {why}"), final=True)
+                return
             self._take(raft.Response(event.number, event.message, event.refused))
         elif isinstance(event, _FlushFailed):
             self._fall(event.problem)
@@ -274,6 +282,8 @@ class RaftThread:
             return
         self.state = state
         try:
+            if self._unsaved is not None:
+                self._save(self._unsaved)
             for effect in effects:
                 EFFECTS[type(effect)](self, effect)
         except Exception as problem:
@@ -285,11 +295,18 @@ class RaftThread:
         if loaded is not None:
             self._take(loaded)
         if (before.epoch, before.leader_id) != (self.state.epoch, self.state.leader_id):
+            self._say_leader(self.state)
             self._turned()
         if self.state.stopping and not isinstance(self.state.role, Leader):
             role = self.state.role
             if not (isinstance(role, Resigned) and role.unaware):
                 self._quiet.set()
+
+    def _say_leader(self, state: State) -> None:
+        leader = state.leader_id
+        if leader is not None and leader != self._me.id:
+            _logger.info("node %d at %s leads the quorum in epoch %d", leader, self.place(leader),
+                         state.epoch)  # fmt: skip
 
     def _refuse(self, event: Any, problem: Exception) -> None:
         """The core could not take an event: a request gets the exception as its answer, a response
@@ -307,7 +324,15 @@ class RaftThread:
 
     def _save(self, effect: raft.WriteQuorumState) -> None:
         assert self.state is not None
-        self._disk.save(effect.state, version_of(self.state.log), self.state.voters)
+        before, self._unsaved = self._unsaved, None
+        try:
+            self._disk.save(effect.state, version_of(self.state.log), self.state.voters)
+        except OSError as problem:
+            if not self._options.observes or isinstance(problem, StorageOffline):
+                raise  # an answer or a request may promise what is in it
+            self._unsaved = effect
+            if before is None:
+                _logger.error("%s: the quorum's epoch is not saved: %s", self._disk.folder, problem)
 
     def _send(self, effect: raft.Send) -> None:
         assert self.state is not None and self._peers is not None

@@ -28,6 +28,7 @@ from kafkalog.quorum.replica.peers import Peers
 from kafkalog.quorum.replica.places import Endpoint, Places, controllers_of, static_voters
 from kafkalog.quorum.replica.raft_thread import RaftThread
 from kafkalog.raft.replicas import ReplicaKey, Voter, find
+from kafkalog.raft.roles import Follower
 from kafkalog.raft.state import Options
 from kafkalog.replication.membership import Standing
 from kafkalog.wire.error_codes import ErrorCode
@@ -62,7 +63,8 @@ class MetadataReplica:
     ) -> None:  # fmt: skip
         """Read the disk; nothing starts, and nothing is sent.
 
-        `endpoints`: this node's own listeners for controllers, as others reach them; `connecting`:
+        `endpoints`: this node's own listeners for controllers, as others reach them; none: it is a
+        broker alone, and never votes; `connecting`:
         how it connects to other nodes of the quorum; None: in plain text.
 
         Raises: CorruptLog, IoFailed; ArgumentError: an address, or a record, that is not known.
@@ -85,7 +87,7 @@ class MetadataReplica:
             config.topic.unclean_leader_election_enable, config.broker_session_timeout_ms,
             self._disk.first_records(),
         )  # fmt: skip
-        self._turns = threading.Condition()  # guards the next
+        self._turning = threading.Lock()  # guards the next
         self._turned: list[Callable[[], None]] = []
         self._asking = threading.Lock()  # guards what follows
         self._asked_bytes = {True: 0, False: 0}  # True: of Raft, which no other may hold up
@@ -146,22 +148,32 @@ class MetadataReplica:
         return self._raft.problem
 
     @property
+    def broken(self) -> Exception | None:
+        """Why this node takes no part in the quorum until it is restarted; None: it does."""
+        return self._raft.broken
+
+    @property
     def ends(self) -> bool:
         """True once its end has begun."""
         return not self._takes
 
     @property
     def caught_up(self) -> bool:
-        """True if records of the quorum's present leader are applied here."""
+        """True if all that the quorum's present leader has committed is applied here."""
         state = self._raft.state
-        known = state is not None and state.leader_id is not None and self.problem is None
-        image = self.image
-        return known and image.epoch == self.epoch and METADATA_VERSION in image.features
+        if state is None or state.leader_id is None or self.problem is not None:
+            return False
+        image, role = self.image, state.role
+        if isinstance(role, Follower) and not 0 <= role.leader_shows <= image.offset + 1:
+            return False
+        return image.epoch == state.epoch and METADATA_VERSION in image.features
 
     def seen(self) -> tuple[int, Address | None]:
         """The leader of the quorum, and where other nodes reach it; (-1, None): none is known."""
         state = self._raft.state
-        if state is None or state.leader_id is None or self.problem is not None or self.ends:
+        # A broker whose disk is full goes on with its heartbeats, and serves reads.
+        problem = self.problem if self._endpoints else self.broken
+        if state is None or state.leader_id is None or problem is not None or self.ends:
             return -1, None
         return state.leader_id, self._raft.place(state.leader_id)
 
@@ -178,7 +190,9 @@ class MetadataReplica:
     def votes(self) -> bool:
         """True if this node is a voter."""
         state = self._raft.state
-        return state is not None and find(state.voters, self.identity.node) is not None
+        if state is None or state.options.observes:
+            return False
+        return find(state.voters, self.identity.node) is not None
 
     def listen(self, changed: Callable[[Change], None]) -> MetadataImage:
         """Call `changed` after each change of the image, in order, in the controller's thread;
@@ -187,21 +201,22 @@ class MetadataReplica:
 
     def on_turn(self, turned: Callable[[], None]) -> None:
         """Call `turned` whenever the leader or the epoch has changed; it must return at once."""
-        with self._turns:
+        with self._turning:
             self._turned.append(turned)
 
     def follow(
         self, lock: threading.RLock | None = None, turned: Callable[[], None] | None = None
     ) -> Followed:
-        """The metadata for a broker in the same process, as `MetadataFollower` has them."""
+        """The metadata as a broker in this process follows them."""
         if turned is not None:
             self.on_turn(turned)
-        return Followed(self, self._controller, lock, self._turns)
+        made = Followed(self, self._controller, lock)
+        self.on_turn(made.look)
+        return made
 
     def _turn(self) -> None:
-        with self._turns:
+        with self._turning:
             calls = [*self._turned]
-            self._turns.notify_all()
         for call in calls:
             try:
                 call()
@@ -276,4 +291,5 @@ def _options(
         bootstrap=places.bootstrap,
         auto_join=config.controller_quorum_auto_join_enable,
         itself=Voter(me, endpoints) if endpoints else None,
+        observes=not endpoints,
     )

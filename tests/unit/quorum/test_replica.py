@@ -13,7 +13,7 @@ from kafkalog.disk.directory import Directory
 from kafkalog.disk.layout import METADATA_TOPIC
 from kafkalog.kraft.loading import Loaded
 from kafkalog.kraft.snapshots import list_snapshots
-from kafkalog.quorum.replica import controller_thread, raft_thread, replica
+from kafkalog.quorum.replica import answers, controller_thread, raft_thread, replica
 from kafkalog.quorum.replica.answers import RAFT_APIS, refusal
 from kafkalog.quorum.replica.disk import ReplicaDisk
 from kafkalog.quorum.replica.peers import Peers
@@ -282,6 +282,65 @@ def test_a_broker_of_the_same_process_follows_without_fetching(tmp_path: Path) -
         register(quorum, 7)
         wait_for(lambda: seen and 7 in seen[-1].new.brokers, "the change arrives")
         followed.close()
+        thread.join()
+
+
+def test_a_broker_has_all_that_is_committed_before_it_is_caught_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that it does not know after its start was deleted; answers are smaller than the log."""
+    monkeypatch.setattr(answers, "FETCH_BYTES", 1)
+    with Replicas(tmp_path, [1, 2], [1]) as quorum:
+        quorum.start(1)
+        quorum.active()
+        brokers = {*range(10, 40)}
+        for broker in brokers:
+            register(quorum, broker)
+        quorum.start(2, alone=True)
+        followed = quorum[2].follow()
+        followed.catch_up(30, threading.Event())
+        assert {*followed.image.brokers} == brokers
+        followed.close()
+
+
+def test_a_voter_that_is_a_broker_alone_now_only_follows(tmp_path: Path) -> None:
+    with Replicas(tmp_path, [1, 2, 3], [1, 2, 3]) as quorum:
+        quorum.start(1, 2, 3)
+        leader = quorum.active()
+        register(quorum, 7)
+        logs_equal(quorum, 1, 2, 3)
+        quorum.stop(leader)
+        quorum.start(leader, alone=True)
+        other = quorum.active()
+        register(quorum, 8)
+        wait_for(lambda: {*quorum[leader].image.brokers} == {7, 8}, "it follows")
+        assert other != leader and not quorum[leader].votes
+
+
+def test_a_broker_leads_nothing_once_its_replica_is_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one in the process of a controller: others may have its roles."""
+    with Replicas(tmp_path, [1], [1]) as quorum:
+        quorum.start(1)
+        followed, ended = quorum[1].follow(), list[Exception]()
+        followed.catch_up(30, threading.Event())
+
+        def follow() -> None:
+            try:
+                followed.run(lambda _: None)
+            except errors.CorruptLog as problem:
+                ended.append(problem)
+
+        thread = threading.Thread(target=follow, daemon=True)
+        thread.start()
+
+        def take(*_: object) -> None:
+            raise errors.CorruptLog("offset 9: found nonsense")
+
+        monkeypatch.setattr(Loaded, "take", take)
+        quorum[1].ask(apis.BROKER_HEARTBEAT, object(), 1, lambda _: None)
+        wait_for(lambda: ended, "the broker hears of it")
         thread.join()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafkalog.raft import elections, state
-from kafkalog.raft.log import LeaderChange
+from kafkalog.raft.log import Batch, LeaderChange
 from kafkalog.raft.messages import (
     Answer,
     AppendBatch,
@@ -17,11 +17,13 @@ from kafkalog.raft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchRequest,
+    Flush,
     LostLeadership,
     QuorumResponse,
     QuorumState,
     Resign,
     Response,
+    Send,
     ShutDown,
     Timer,
     VoteRequest,
@@ -353,3 +355,42 @@ def test_the_only_voter_leads_again_at_once() -> None:
         one.wait(0)
         assert isinstance(one.role, Leader)
         assert one.state.epoch == 4
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [None, QuorumState(5), QuorumState(5, 1), QuorumState(5, 2), QuorumState(5, None, key(1))],
+)
+@pytest.mark.parametrize("among", [(1,), (1, 2, 3)])
+def test_a_replica_that_observes_never_stands(
+    stored: QuorumState | None, among: tuple[int, ...]
+) -> None:
+    """A voter whose node is a broker alone now: nobody could reach it as a leader."""
+    replica = Replica(1, log_of(5, among=voters(*among)), stored, observes=True, bootstrap=(-2,))
+    for _ in range(20):
+        replica.wait(5_000)
+        assert isinstance(replica.role, Unattached | Follower)
+        assert not replica.sent(VoteRequest)
+    assert not replica.state.votes
+    assert any(isinstance(one, Send) for one in replica.all)
+
+
+def test_a_replica_that_observes_fetches_without_waiting_for_its_disk() -> None:
+    replica = Replica(4, log_of(5), QuorumState(5, 2), observes=True)
+    replica.wait(0)
+    batch = Batch(1, 1, 5, (), 1)
+    replica.fetched(records=(batch,), high_watermark=1)
+    (sent,) = replica.sent(FetchRequest)
+    assert sent.message.fetch_offset == 2
+    assert not replica.of(Flush)
+
+
+def test_a_voter_that_only_observes_now_syncs_all_that_its_leader_counts() -> None:
+    replica = Replica(1, log_of(5), QuorumState(5, 2), observes=True)
+    replica.wait(0)
+    replica.fetched(records=(Batch(1, 1, 5, (), 1),), high_watermark=1)
+    assert replica.of(Flush)
+    assert not replica.sent(FetchRequest)
+    replica.flush()
+    (sent,) = replica.sent(FetchRequest)
+    assert sent.message.fetch_offset == 2
