@@ -50,3 +50,15 @@ def test_a_start_imports_no_more_than_it_needs(
     assert found & (HEAVY | absent) == set()
     assert 0 < len(ours) <= own
     assert 0 < len(found - ours) <= others
+
+
+def test_a_client_connects_without_a_look_at_what_is_installed() -> None:
+    """Its version is asked for by each broker (KIP-511)."""
+    program = (
+        "import kafkalog, tempfile\n"
+        "with tempfile.TemporaryDirectory() as path, kafkalog.Broker(path, '127.0.0.1:0') as b:\n"
+        "    with kafkalog.Admin(b.bootstrap_servers) as admin: admin.describe_cluster()"
+    )
+    found = imported(program)
+    assert "kafkalog.client.admin" in found
+    assert found & {"importlib.metadata", "email.parser", "csv", "zipfile"} == set()
