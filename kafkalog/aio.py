@@ -84,6 +84,7 @@ class Admin(Turns):
     alter_partition_reassignments = awaited(_admin.Admin.alter_partition_reassignments)
     alter_user_scram_credentials = awaited(_admin.Admin.alter_user_scram_credentials)
     alter_share_group_offsets = awaited(_admin.Admin.alter_share_group_offsets)
+    client_instance_id = awaited(_admin.Admin.client_instance_id)
     create_acls = awaited(_admin.Admin.create_acls)
     create_delegation_token = awaited(_admin.Admin.create_delegation_token)
     create_partitions = awaited(_admin.Admin.create_partitions)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import os
+import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 from uuid import UUID
@@ -26,9 +29,12 @@ from kafkalog.client.calls.arguments import (
 from kafkalog.client.calls.results import Results, only
 from kafkalog.client.consumer.settings import client_options
 from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.connection import answering
 from kafkalog.client.link.metadata import TopicInfo
 from kafkalog.client.link.transport import Where
 from kafkalog.client.login.tokens import TokenSource
+from kafkalog.client.telemetry.payload import Figures, of_owner
+from kafkalog.client.telemetry.pushing import Pushing
 from kafkalog.clock import Clock
 from kafkalog.config.admin import AdminConfig
 from kafkalog.types import FoundOffset, TopicPartition
@@ -80,6 +86,40 @@ class Admin(AdminNodes, AdminUsers, AdminAcls, AdminShareGroups, AdminStreamsGro
         options = client_options(made, oauth_token)
         options = options._replace(controllers=arguments.flag("controllers", controllers))
         super().__init__(Cluster(where, options, clock))
+        self._pushing = Pushing(self._cluster, "admin-client", of_owner(self))
+        weakref.finalize(self, self._pushing.stop)
+
+    def close(self) -> None:
+        """Send the last metrics, if a broker wants them, and close the connections, after a call of
+        another thread has ended.  Idempotent; a forked child only marks it closed."""
+        if self._pid == os.getpid():
+            with self._lock:
+                if not self._closed:
+                    self._pushing.end(self._cluster)
+        super().close()
+
+    def _begins(self) -> None:
+        if self._cluster.patience.due:
+            with self._cluster.patience.whole(math.inf, answering):
+                self._pushing.reporter.settle(self._cluster)
+
+    def _called(self) -> None:
+        with self._cluster.patience.whole(0, answering):
+            self._pushing.look(self._cluster)
+
+    def _figures(self) -> Figures:
+        mine, other = self._cluster, self._pushing.cluster
+        opened = mine.openings.count + other.openings.count
+        times = dict(mine.openings.times)
+        nodes = {node: times[at] for node, at in list(mine.nodes.items()) if at in times}
+        return Figures({"connection-creation-total": float(opened)}, nodes)
+
+    def _labels(self) -> dict[str, str]:
+        return {}
+
+    def client_instance_id(self, timeout_ms: int | None = None) -> UUID:
+        """As Consumer.client_instance_id."""
+        return self._ask(self._pushing.reporter.instance_id, timeout_ms=timeout_ms)
 
     def list_topics(self, internal: bool = False, timeout_ms: int | None = None) -> list[str]:
         """The names of all topics, sorted; `internal`: Kafka's own topics, too."""

@@ -10,10 +10,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["Sent", "Tally", "consumer_metrics", "group_of", "producer_metrics"]
+__all__ = [
+    "Idle", "Sent", "Shared", "Tally", "consumer_metrics", "group_of", "producer_metrics",
+    "share_metrics",
+]  # fmt: skip
 
 _OF_GROUP = ("commit", "heartbeat", "rebalance", "assigned")
-_OF_CLIENT = ("connection", "poll")
+_OF_CONNECTIONS = ("connection", "node-")
+_OF_SHARE = "-share"
 
 
 class Tally:
@@ -46,9 +50,33 @@ class Tally:
             return self.total / self.count if self.count else 0.0
 
 
+class Idle:
+    """The share of time that a consumer has waited in its polls, and its program has not worked.
+    One thread at a time."""
+
+    def __init__(self) -> None:
+        self.ratio = Tally()
+        self._begun_s = self._ended_s = 0.0
+
+    @contextmanager
+    def polled(self) -> Iterator[None]:
+        """Count a poll."""
+        now_s = time.monotonic()
+        if self._begun_s and now_s > self._begun_s:
+            self.ratio.add((self._ended_s - self._begun_s) / (now_s - self._begun_s))
+        self._begun_s = now_s
+        try:
+            yield
+        finally:
+            self._ended_s = time.monotonic()
+
+
 def group_of(kind: str, name: str) -> str:
-    """Kafka's name for the group of a metric of a producer or consumer."""
-    if kind == "producer" or name.startswith(_OF_CLIENT):
+    """Kafka's name for the group of a metric of a producer, consumer, share consumer
+    (consumer-share) or admin client; connections of a share consumer are a consumer's."""
+    if name.startswith(_OF_CONNECTIONS):
+        return f"{kind.removesuffix(_OF_SHARE)}-metrics"
+    if not kind.startswith("consumer") or name.startswith("poll"):
         return f"{kind}-metrics"
     rest = "coordinator" if name.startswith(_OF_GROUP) else "fetch-manager"
     return f"{kind}-{rest}-metrics"
@@ -100,6 +128,37 @@ def consumer_metrics(
         "commit-total": float(commit_ms.count),
         "commit-latency-avg": commit_ms.avg,
         "commit-latency-max": commit_ms.most,
+        "heartbeat-total": float(beat_ms.count),
+        "heartbeat-response-time-max": beat_ms.most,
+    }
+
+
+class Shared:
+    """The measurements of a share consumer's requests."""
+
+    def __init__(self) -> None:
+        self.fetch_bytes, self.fetch_ms, self.request_records = Tally(), Tally(), Tally()
+        self.nodes: dict[int, Tally] = {}
+        """Latencies by node; nodes are added in the consumer's thread."""
+        self.acknowledged = 0
+        """Records whose acknowledgement was sent."""
+
+
+def share_metrics(shared: Shared, failed: int, beat_ms: Tally) -> dict[str, float]:
+    """By the names of Kafka's consumer-share-fetch-manager-metrics and
+    consumer-share-coordinator-metrics; `failed`: acknowledgements with an error."""
+    return {
+        "fetch-total": float(shared.fetch_bytes.count),
+        "fetch-size-avg": shared.fetch_bytes.avg,
+        "fetch-size-max": shared.fetch_bytes.most,
+        "bytes-consumed-total": shared.fetch_bytes.total,
+        "fetch-latency-avg": shared.fetch_ms.avg,
+        "fetch-latency-max": shared.fetch_ms.most,
+        "records-fetched-total": shared.request_records.total,
+        "records-per-request-avg": shared.request_records.avg,
+        "records-per-request-max": shared.request_records.most,
+        "acknowledgements-send-total": float(shared.acknowledged),
+        "acknowledgements-error-total": float(failed),
         "heartbeat-total": float(beat_ms.count),
         "heartbeat-response-time-max": beat_ms.most,
     }

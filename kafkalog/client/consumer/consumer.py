@@ -182,7 +182,7 @@ class Consumer(Reported):
     def _reads(self) -> Iterator[None]:
         """As `_used`, to poll: the next poll gets answers that come too late for this one."""
         whole = self._cluster.patience.whole(math.inf, self._waker.wait)
-        with self._own(), self._polled(), whole:
+        with self._own(), self._idle.polled(), whole:
             yield
 
     # ---- what is read ------------------------------------------------------------------

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import time
-import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from uuid import UUID
 
 from kafkalog.client.consumer.committer import Committer
@@ -14,8 +10,8 @@ from kafkalog.client.consumer.group_membership import GroupMembership
 from kafkalog.client.consumer.heartbeat import HeartbeatThread
 from kafkalog.client.consumer.membership import Membership
 from kafkalog.client.consumer.positions import Positions
-from kafkalog.client.metrics import Tally, consumer_metrics
-from kafkalog.client.telemetry.payload import Figures
+from kafkalog.client.metrics import Idle, consumer_metrics
+from kafkalog.client.telemetry.payload import Figures, of_owner
 from kafkalog.client.telemetry.reporter import Reporter
 from kafkalog.config.consumer import ConsumerConfig
 
@@ -31,33 +27,9 @@ class Reported(Positions):
     _committer: Committer
 
     def _begin_metrics(self) -> None:
-        here = weakref.ref(self)  # the thread that sends them keeps no consumer alive
-
-        def figures() -> Figures:
-            one = here()
-            return Figures({}, {}) if one is None else one._figures()
-
-        def labels() -> dict[str, str]:
-            one = here()
-            return {} if one is None else one._labels()
-
-        self._reporter = Reporter(self._cluster, "consumer", figures, labels)
+        self._reporter = Reporter(self._cluster, "consumer", of_owner(self))
         self._reports = False
-        self._poll_begun_s = self._poll_ended_s = 0.0
-        self._idle = Tally()
-
-    @contextmanager
-    def _polled(self) -> Iterator[None]:
-        """Count a poll: the share of time that the consumer has waited, and its program has not
-        worked."""
-        now_s = time.monotonic()
-        if self._poll_begun_s and now_s > self._poll_begun_s:
-            self._idle.add((self._poll_ended_s - self._poll_begun_s) / (now_s - self._poll_begun_s))
-        self._poll_begun_s = now_s
-        try:
-            yield
-        finally:
-            self._poll_ended_s = time.monotonic()
+        self._idle = Idle()
 
     def _report(self) -> None:
         """In the turns of a poll: find out if a broker wants metrics; from then on the thread that
@@ -70,7 +42,7 @@ class Reported(Positions):
         """Those for brokers."""
         opened = self._cluster.openings.count + self._committer.cluster.openings.count
         values = {**self.metrics(), "connection-creation-total": float(opened),
-                  "poll-idle-ratio-avg": self._idle.avg}  # fmt: skip
+                  "poll-idle-ratio-avg": self._idle.ratio.avg}  # fmt: skip
         return Figures(values, dict(self._fetcher.nodes))
 
     def _labels(self) -> dict[str, str]:

@@ -15,13 +15,15 @@ from kafkalog import errors
 from kafkalog.client.link.connection import Connection
 from kafkalog.client.link.patience import NotYet, Patience
 from kafkalog.client.link.transport import Address, Options, Transport
+from kafkalog.client.metrics import Tally
 
 __all__ = ["Opening", "Openings", "Rests"]
 
 LOOK_S = 1.0
 """How often idle connections are looked for."""
 RESTS_MAX = 1_000
-"""How many unreachable addresses are remembered; a cluster has fewer nodes."""
+"""How many addresses are remembered, the unreachable ones and those whose times are measured; a
+cluster has fewer nodes."""
 
 
 class Rests:
@@ -179,6 +181,8 @@ class Openings:
         self.over = False
         self.count = 0
         """Connections that were opened."""
+        self.times: dict[Address, Tally] = {}
+        """The times of calls, by broker."""
 
     def connect(self, address: Address) -> Connection:
         """A connection.  Raises: PeerGone, Timeout, BadAnswer, UnsupportedVersion; Closed; NotYet:
@@ -191,8 +195,7 @@ class Openings:
             options = self._options._replace(connect_timeout_ms=max(1, int(left_ms)))
             made = _reach(address, options, self._transport, self.rests, patience)
             with self._lock:
-                self._made.add(made)
-                self.count += 1
+                self._count(made)
             return made
         opening = self._started.pop(address, None) or self.begin(address, self._notice)
         try:
@@ -257,9 +260,15 @@ class Openings:
                 raise errors.Closed("the client was closed before it was connected")
             made = opening.take()
             made.patience = self._patience
-            self._made.add(made)
-            self.count += 1
+            self._count(made)
             return made
+
+    def _count(self, made: Connection) -> None:
+        """A connection was opened; the lock is held."""
+        self._made.add(made)
+        self.count += 1
+        if made.address in self.times or len(self.times) < RESTS_MAX:
+            made.answer_ms = self.times.setdefault(made.address, made.answer_ms)
 
     def close(self) -> None:
         """Give up connections that no call will wait for any more."""

@@ -24,6 +24,7 @@ from kafkalog.client.link.failures import check_code
 from kafkalog.client.link.patience import Errand, NotYet, Patience
 from kafkalog.client.link.software import software
 from kafkalog.client.link.transport import Address, Options, Tcp, Transport
+from kafkalog.client.metrics import Tally
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.headers import decode_response_header, encode_request_header
@@ -131,6 +132,8 @@ class Connection:
         """Finalized features of the cluster, by name."""
         self.patience = Patience() if patience is None else patience
         """How long its user waits; a thread that takes it over from another one sets its own."""
+        self.answer_ms = Tally()
+        """The times from a request to its answer, of `call`."""
         self._sent: deque[_Sent] = deque()
         self._left: dict[int, _Left] = {}
         self._correlation_id = 0
@@ -336,8 +339,9 @@ class Connection:
         if self.patience.errand is not None and api.key in ASKING:
             return self._again(api, version, data)
         try:
-            self._send(api, version, data, True)
-            return self.receive(timeout_ms)
+            with self.answer_ms.timed():
+                self._send(api, version, data, True)
+                return self.receive(timeout_ms)
         except NotYet as problem:  # a request that changes something must not take effect later
             self.give_up()
             raise errors.Timeout(str(problem)) from None

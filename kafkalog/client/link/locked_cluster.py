@@ -47,9 +47,18 @@ class Locked(Handle):
             if self._closed:
                 raise errors.Closed(f"this {kind} is closed")
             with self._cluster.within((until_s - time.monotonic()) * 1000):
-                return call(self._cluster, *words, **named)
+                self._begins()
+                found = call(self._cluster, *words, **named)
+            self._called()
+            return found
         finally:
             self._lock.release()
+
+    def _begins(self) -> None:
+        """A call begins; the lock is held."""
+
+    def _called(self) -> None:
+        """A call has succeeded; the lock is held."""
 
     def __repr__(self) -> str:
         servers = ",".join(map(str, self._cluster.servers))

@@ -35,7 +35,7 @@ from kafkalog.client.producer.identity import Identity
 from kafkalog.client.producer.in_flight import Flights, Request
 from kafkalog.client.producer.producer_metadata import ProducerMetadata
 from kafkalog.client.producer.tasks import Tasks
-from kafkalog.client.telemetry.payload import Figures
+from kafkalog.client.telemetry.payload import Figures, Reading
 from kafkalog.client.telemetry.reporter import LAST_S, Reporter
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -76,7 +76,7 @@ class Sender:
         self._line = Line(Cluster(cluster, cluster.options, cluster.clock), self.wake)
         self._flights = Flights(cluster, options.in_flight, options.acks != 0, self.wake)
         self._sent = Sent()
-        self.reporter = Reporter(cluster, "producer", self._figures, self._labels)
+        self.reporter = Reporter(cluster, "producer", Reading(self._figures, self._labels))
         self._over = self._leaving = False
         self._pid = os.getpid()
         self._thread = threading.Thread(target=self._run, name="kafkalog-producer", daemon=True)

@@ -171,6 +171,7 @@ class ShareConsumer(Turns):
         return call(*words, **named)
 
     acknowledge = awaited(_consumer.ShareConsumer.acknowledge, around="_settled")
+    client_instance_id = awaited(_consumer.ShareConsumer.client_instance_id)
     commit = awaited(_consumer.ShareConsumer.commit, around="_settled")
     subscribe = awaited(_consumer.ShareConsumer.subscribe)
 

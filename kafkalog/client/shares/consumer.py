@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from kafkalog import arguments, errors
 from kafkalog.client.callbacks import logged
@@ -25,10 +25,13 @@ from kafkalog.client.link.patience import NotYet
 from kafkalog.client.link.transport import Where
 from kafkalog.client.link.wakeup import Waker
 from kafkalog.client.login.tokens import TokenSource
+from kafkalog.client.metrics import Idle, share_metrics
 from kafkalog.client.shares.core import ShareState
 from kafkalog.client.shares.holding import TYPES, Holding, Outcome, Place
 from kafkalog.client.shares.link import ShareLink
 from kafkalog.client.shares.membership import ShareHeartbeats
+from kafkalog.client.telemetry.payload import Figures, of_owner
+from kafkalog.client.telemetry.pushing import Pushing
 from kafkalog.clock import Clock
 from kafkalog.config.share_consumer import ShareConsumerConfig
 from kafkalog.disk.layout import uuid_text
@@ -109,7 +112,10 @@ class ShareConsumer(Owned):
         self._holding = Holding()
         self._state = ShareState(self._holding, made.share_acquire_mode == "record_limit", pauses_s)
         self._link = ShareLink(self._cluster, made, member.member_id, self._state, self._waker)
+        self._idle = Idle()
+        self._pushing = Pushing(self._cluster, "consumer-share", of_owner(self))
         weakref.finalize(self, self._heartbeats.stop)
+        weakref.finalize(self, self._pushing.stop)
         self._cluster.transport.attach(self)
         if topics:
             self.subscribe(topics)
@@ -125,7 +131,8 @@ class ShareConsumer(Owned):
 
     @contextmanager
     def _reads(self) -> Iterator[None]:
-        with self._own(), self._cluster.patience.whole(math.inf, self._waker.wait):
+        whole = self._cluster.patience.whole(math.inf, self._waker.wait)
+        with self._own(), self._idle.polled(), whole:
             yield
 
     # ---- the group ---------------------------------------------------------------------
@@ -248,6 +255,7 @@ class ShareConsumer(Owned):
             now_s = time.monotonic()
             if eager or not self._holding.ready or now_s - self._sent_s > LINGER_S:
                 self._stay()
+                self._pushing.look(self._cluster)
                 self._link.send(fetches=not self._holding.full)
                 self._sent_s = now_s
                 self._link.wait(0)
@@ -339,6 +347,31 @@ class ShareConsumer(Owned):
                 with logged("on_acknowledged"):
                     self._callback({place.tp: offsets}, problem)
 
+    # ---- metrics -----------------------------------------------------------------------
+
+    def _figures(self) -> Figures:
+        """Those for brokers."""
+        shared = self._link.shared
+        clusters = self._cluster, self._heartbeats.cluster, self._pushing.cluster
+        values = {
+            "connection-creation-total": float(sum(one.openings.count for one in clusters)),
+            "poll-idle-ratio-avg": self._idle.ratio.avg,
+            **share_metrics(shared, self._holding.failed, self._heartbeats.beat_ms),
+        }  # fmt: skip
+        return Figures(values, dict(shared.nodes))
+
+    def _labels(self) -> dict[str, str]:
+        config = self._config
+        return {
+            "client_rack": config.client_rack, "group_id": config.group_id,
+            "group_member_id": self._heartbeats.session.options.member_id,
+        }  # fmt: skip
+
+    def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
+        """As Consumer.client_instance_id."""
+        with self._used(timeout_ms):
+            return self._pushing.reporter.instance_id(self._cluster)
+
     # ---- the end -----------------------------------------------------------------------
 
     def wakeup(self) -> None:
@@ -373,9 +406,11 @@ class ShareConsumer(Owned):
             try:
                 with self._cluster.patience.whole(until_s - time.monotonic()):
                     self._release(until_s)
+                    self._pushing.reporter.end(self._cluster)
             finally:
                 self._closed = True
                 self._heartbeats.stop()
+                self._pushing.stop()
                 self._end()
         finally:
             self._lock.release()

@@ -88,6 +88,8 @@ class Holding:
         """Acknowledgements to be sent."""
         self.outcomes: list[Outcome] = []
         """Acknowledgements that have ended, in order."""
+        self.failed = 0
+        """Records whose acknowledgement has failed."""
         self._buffer: deque[_Held] = deque()
         self._out: dict[_Key, _Held] = {}
         self._renewing: dict[_Key, _Held] = {}
@@ -217,6 +219,7 @@ class Holding:
             if held is not None and problem is None:
                 held.renewed = held.again = True
                 self._out[_key(held.record)] = held
+        self.failed += len(acks) if problem is not None else 0
         if offsets := sorted(offset for offset, kind in acks.items() if kind != GAP):
             self.outcomes.append(Outcome(place, offsets, problem))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from kafkalog.client.link.failures import about
 from kafkalog.client.link.metadata import NO_NODE, places_of
 from kafkalog.client.link.patience import NotYet
 from kafkalog.client.link.wakeup import Waker
+from kafkalog.client.metrics import Shared, Tally
 from kafkalog.client.shares.core import Acquired, Request, ShareState, forgotten_of, topics_of
 from kafkalog.client.shares.holding import Place
 from kafkalog.config.share_consumer import ShareConsumerConfig
@@ -48,6 +49,8 @@ class ShareLink:
         self._connections: dict[int, Connection] = {}
         self._opening: dict[int, Opening] = {}
         self._due_s: dict[int, float] = {}
+        self._sent_s: dict[int, float] = {}
+        self.shared = Shared()
         self._decoder: Decoder | None = None
 
     def close(self) -> None:
@@ -89,7 +92,9 @@ class ShareLink:
         patience_ms = self._cluster.options.request_timeout_ms
         if request.fetches:
             patience_ms += self._config.fetch_max_wait_ms
-        self._due_s[node] = time.monotonic() + patience_ms / 1000
+        self._sent_s[node] = now_s = time.monotonic()
+        self._due_s[node] = now_s + patience_ms / 1000
+        self.shared.acknowledged += sum(map(len, request.acks.values()))
         connection.post(api, body, version)
 
     def _body(self, request: Request, version: int) -> dict[str, Any]:
@@ -183,7 +188,10 @@ class ShareLink:
             return
         answer = connection.receive(GRACE_MS)
         state, cluster = self._state, self._cluster
-        for found in state.answered(node, answer, time.monotonic()):
+        fetches = state.pending[node].fetches
+        acquired = state.answered(node, answer, time.monotonic())
+        self._measure(node, fetches, acquired)
+        for found in acquired:
             self._hold(found)
         for place, leader, epoch, said in state.moves:
             at = places_of(said).get(leader)
@@ -191,9 +199,18 @@ class ShareLink:
                 cluster.learn_leader(place.tp, leader, epoch, at)
         state.moves.clear()
 
+    def _measure(self, node: int, fetches: bool, acquired: Sequence[Acquired]) -> None:
+        """Count an answer of a node."""
+        ms, shared = (time.monotonic() - self._sent_s[node]) * 1000, self.shared
+        shared.nodes.setdefault(node, Tally()).add(ms)
+        if fetches:
+            shared.fetch_ms.add(ms)
+            shared.fetch_bytes.add(sum(len(one.data) for one in acquired))
+            shared.request_records.add(max(sum(map(_count, acquired)), 0))
+
     def _hold(self, found: Acquired) -> None:
         """Decode acquired records.  What is damaged is rejected, and raised by the next poll."""
-        count = sum(one.last_offset - one.first_offset + 1 for one in found.ranges)
+        count = _count(found)
         if not 0 < count <= ACQUIRED_MAX:
             raise errors.BadAnswer(
                 f"{found.place.topic}-{found.place.number}: ShareFetch: found {count} acquired "
@@ -231,3 +248,9 @@ class ShareLink:
         except errors.KafkalogError:
             damaged.append((first, found.ranges[-1].last_offset))
         return records
+
+
+def _count(found: Acquired) -> int:
+    """Acquired records."""
+    count: int = sum(one.last_offset - one.first_offset + 1 for one in found.ranges)
+    return count

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafkalog.batch import codecs
 from kafkalog.client.metrics import Tally, group_of
@@ -11,10 +12,11 @@ from kafkalog.client.telemetry.core import Asked
 from kafkalog.telemetry.otlp import Kind, Point, encode
 from kafkalog.telemetry.subscriptions import wants
 
-__all__ = ["Figures", "Payloads"]
+__all__ = ["Figures", "Payloads", "Reading", "of_owner"]
 
 PREFIX = "org.apache.kafka."
 TOTAL, RATE = "-total", "-rate"
+LATENCY = "node-request-latency"
 CONNECTIONS = "connection-creation"
 """The one standard metric that is a rate, too."""
 
@@ -28,17 +30,39 @@ class Figures(NamedTuple):
     """Times from a request to its answer, in ms, by node."""
 
 
+class Reading(NamedTuple):
+    """How the metrics of a client are read."""
+
+    figures: Callable[[], Figures]
+    labels: Callable[[], Mapping[str, str]] = dict
+    """Labels of all its metrics; those without a text are left out."""
+
+
+def of_owner(owner: Any) -> Reading:
+    """Read them by `_figures` and `_labels` of a client, which the thread that sends them does not
+    keep alive."""
+    here = weakref.ref(owner)
+
+    def figures() -> Figures:
+        one = here()
+        found: Figures = Figures({}, {}) if one is None else one._figures()
+        return found
+
+    def labels() -> Mapping[str, str]:
+        one = here()
+        found: Mapping[str, str] = {} if one is None else one._labels()
+        return found
+
+    return Reading(figures, labels)
+
+
 class Payloads:
     """The payloads of one client: counts are sent as increases.  One thread at a time."""
 
-    def __init__(
-        self, kind: str, read: Callable[[], Figures], resource: Callable[[], Mapping[str, str]],
-        now_ms: int,
-    ) -> None:  # fmt: skip
-        """`kind`: producer or consumer; `resource`: labels of all its metrics."""
+    def __init__(self, kind: str, reading: Reading, now_ms: int) -> None:
+        """`kind`: producer, consumer, consumer-share or admin-client."""
         self._kind = kind
-        self._read = read
-        self._resource = resource
+        self._reading = reading
         self._start_ms = self._last_ms = now_ms
         self._sent: dict[str, float] = {}
         self._before = self._sent, self._last_ms
@@ -47,7 +71,7 @@ class Payloads:
     def make(self, asked: Asked, now_ms: int) -> bytes | None:
         """The payload, compressed; None: it is larger than the broker takes.  The next one has the
         increases since this one, even if nobody knows what became of it; see `refused`."""
-        figures = self._read()
+        figures = self._reading.figures()
         seconds = max((now_ms - self._last_ms) / 1000, 0.001)
         points = [one for one in self._points(figures, seconds, asked.delta)
                   if wants(asked.metrics, one.name)]  # fmt: skip
@@ -55,7 +79,7 @@ class Payloads:
         self._before = self._sent, self._last_ms
         self._last_ms = now_ms
         self._sent = {name: value for name, value in figures.values.items() if _counts(name)}
-        resource = {name: text for name, text in self._resource().items() if text}
+        resource = {name: text for name, text in self._reading.labels().items() if text}
         data = codecs.compress(asked.codec, encode(points, resource, start_ms, now_ms))
         return data if len(data) <= asked.max_bytes else None
 
@@ -75,9 +99,8 @@ class Payloads:
                 yield Point(self._name(CONNECTIONS + RATE), (), Kind.GAUGE, more / seconds)
         for node, times in sorted(figures.nodes.items()):
             labels = (("node_id", str(node)),)
-            for name, value in (("avg", times.avg), ("max", times.most)):
-                full = f"{PREFIX}{self._kind}.node.request.latency.{name}"
-                yield Point(full, labels, Kind.GAUGE, value)
+            for name, value in ((f"{LATENCY}-avg", times.avg), (f"{LATENCY}-max", times.most)):
+                yield Point(self._name(name), labels, Kind.GAUGE, value)
 
     def _name(self, name: str) -> str:
         """A metric's name: Kafka's group and name, joined by points."""

@@ -7,7 +7,6 @@ import math
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from kafkalog import errors
@@ -16,7 +15,7 @@ from kafkalog.client.link.connection import Connection
 from kafkalog.client.link.failures import check_code
 from kafkalog.client.link.patience import NotYet
 from kafkalog.client.telemetry.core import NO_ID, Ask, Push, Schedule
-from kafkalog.client.telemetry.payload import Figures, Payloads
+from kafkalog.client.telemetry.payload import Payloads, Reading
 from kafkalog.wire import apis
 
 __all__ = ["Reporter"]
@@ -25,6 +24,8 @@ _logger = logging.getLogger(__name__)
 
 REQUEST_S = 3.0
 """The longest that a request keeps its thread from other work."""
+SETTLE_S = 1.0
+"""The longest that an answer delays a client whose connection waits for it."""
 LAST_S = 1.0
 """The longest that the last push delays the client's end."""
 
@@ -33,10 +34,7 @@ class Reporter:
     """The metrics of one client.  Safe to use from several threads, each with a cluster of its
     own."""
 
-    def __init__(
-        self, cluster: Cluster, kind: str, read: Callable[[], Figures],
-        resource: Callable[[], Mapping[str, str]] = dict,
-    ) -> None:  # fmt: skip
+    def __init__(self, cluster: Cluster, kind: str, reading: Reading) -> None:
         """`cluster`: for its settings and clock; as Payloads."""
         self._on = cluster.options.pushes_metrics
         self._clock = cluster.clock
@@ -44,7 +42,7 @@ class Reporter:
         self._schedule = Schedule(random.uniform)
         self._sending: Cluster | None = None
         """The cluster of a thread that waits for an answer; read without the lock, too."""
-        self._payloads = Payloads(kind, read, resource, self._clock.now_ms())
+        self._payloads = Payloads(kind, reading, self._clock.now_ms())
 
     def may_begin(self, cluster: Cluster) -> bool:
         """True if a broker that `cluster` is connected to takes metrics, and it may have them; also
@@ -52,21 +50,24 @@ class Reporter:
         connected = self._schedule.subscribed or cluster.free(apis.GET_TELEMETRY_SUBSCRIPTIONS)
         return self._on and bool(connected)
 
-    def wanted(self, cluster: Cluster) -> bool:
+    def wanted(
+        self, cluster: Cluster, connection: Connection | None = None, most_s: float = 0.0
+    ) -> bool:
         """True if a broker wants metrics, so that `run` has something to send.
 
         For a client without a thread of its own, during its polls: it asks over a connection that
-        is open, and does not wait: a later call takes the answer.  Raises: WakeUp.
+        is open (`connection`: this one), and waits `most_s`: a later call takes the answer.
+        Raises: WakeUp.
         """
         if not self._on or self.due_s > self._clock.monotonic_s():
             return self.ends
         with self._lock:
             what = self._schedule.next()
-            connection = cluster.free(apis.GET_TELEMETRY_SUBSCRIPTIONS)
+            connection = connection or cluster.free(apis.GET_TELEMETRY_SUBSCRIPTIONS)
             if connection is None or isinstance(what, Push):
                 return isinstance(what, Push)
             try:
-                with cluster.patience.errand_of("metrics", 0):
+                with cluster.patience.errand_of("metrics", time.monotonic() + most_s):
                     self._send(connection, what)
             except NotYet:
                 return False
@@ -75,6 +76,20 @@ class Reporter:
             except errors.KafkalogError as problem:
                 self._failed(problem)
         return self.ends
+
+    def settle(self, cluster: Cluster) -> None:
+        """Take the answer that `wanted` has left in flight, before a request whose own answer would
+        come after it.  Without one within SETTLE_S the connection is given up, and a broker is
+        asked again later."""
+        due, cluster.patience.due = cluster.patience.due, []
+        for connection in due:
+            if not connection.closed:
+                self.wanted(cluster, connection, SETTLE_S)
+        late, cluster.patience.due = cluster.patience.due, []
+        for connection in late:
+            connection.give_up()
+            with self._lock:
+                self._failed(errors.Timeout(f"{connection.address}: no answer about metrics"))
 
     @property
     def due_s(self) -> float:

@@ -7,7 +7,7 @@ import pytest
 from kafkalog.batch import codecs
 from kafkalog.client.metrics import Tally, group_of
 from kafkalog.client.telemetry.core import Asked
-from kafkalog.client.telemetry.payload import Figures, Payloads
+from kafkalog.client.telemetry.payload import Figures, Payloads, Reading
 from kafkalog.telemetry.otlp import Kind, decode
 
 ASKED = Asked(1, codecs.NONE, 60.0, ("*",), 10_000, True)
@@ -31,7 +31,7 @@ def values() -> dict[str, float]:
 def payloads(values: dict[str, float]) -> Payloads:
     times = Tally()
     times.add(3.0)
-    return Payloads("producer", lambda: Figures(values, {7: times}), dict, 1_000)
+    return Payloads("producer", Reading(lambda: Figures(values, {7: times})), 1_000)
 
 
 def test_counts_are_sent_as_increases(payloads: Payloads, values: dict[str, float]) -> None:
