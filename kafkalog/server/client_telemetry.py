@@ -48,7 +48,7 @@ class ClientTelemetry:
             self._max_bytes, self._points_max, config.kafkalog_client_metrics_max_bytes
         )  # fmt: skip
         self.software = ClientSoftware(reactor.connected)
-        """Of the connections, which subscriptions may ask for."""
+        """The software of connections, for which subscriptions may ask."""
         self._matching = threading.Lock()  # one client at a time is compared with subscriptions
         self._lock = threading.Lock()  # guards what follows, and is never held for long
         self._instances = Instances(limits, lambda number: reactor.connected([number])[0][0])

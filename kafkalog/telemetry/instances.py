@@ -80,7 +80,7 @@ Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class Kept(NamedTuple):
-    """What is kept of a client, at one moment."""
+    """A client and its series, at one moment."""
 
     client: Client
     interval_ms: int
@@ -296,7 +296,7 @@ class Instances:
         return list(self._all.values())
 
     def kept(self, now_ms: float, instance_id: UUID) -> Kept | None:
-        """What is kept of a client; None: it is forgotten, or due for it."""
+        """A copy of a client's state; None: it is forgotten, or due for it."""
         one = self._all.get(instance_id)
         if one is None or one.expiry_ms <= now_ms:
             return None

@@ -20,7 +20,7 @@ __all__ = ["ALL", "Client", "Matched", "Subscription", "Subscriptions", "Wanted"
 ALL = "*"
 """Stands for all metrics."""
 CACHED_MAX = 2_000
-"""What a pattern remembers of texts that it was compared with: about 200 kB."""
+"""The size of a pattern's cache, as of CACHED_MAX in kafkalog.pattern: about 200 kB."""
 
 
 class Client(NamedTuple):

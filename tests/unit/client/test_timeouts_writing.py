@@ -103,7 +103,8 @@ def fails(admin: Admin, name: str) -> None:
 
 def test_every_call_of_an_administrator_has_a_timeout() -> None:
     names = {name for name, _ in getmembers(Admin, isfunction) if not name.startswith("_")}
-    assert names - {"close"} == ASKED.keys()
+    others = {"close", "client_instance_id"}  # this one only brokers with a receiver answer
+    assert names - others == ASKED.keys()
 
 
 def test_every_call_of_a_consumer_that_asks_has_a_timeout() -> None:

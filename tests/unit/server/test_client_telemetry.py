@@ -272,7 +272,7 @@ def test_patterns_are_compiled_when_their_subscription_changes(
 def test_a_pattern_has_all_its_work_for_each_client(
     raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What others have spent does not count."""
+    """The work that others have spent does not count."""
     monkeypatch.setattr(subscriptions, "Pattern", partial(Pattern, work_max=150))
     subscribe(raw, match="client_id=.*[ab]?[bc]?[cd]?x")
     for number in range(20):

@@ -173,7 +173,7 @@ class Controller:
         self.slow: set[str] = set()
         """Those that wait for it."""
         self.outcomes: list[Exception | ErrorCode] = []
-        """What comes of the first ones instead."""
+        """The results of the first ones instead."""
         self.asked: list[str] = []
 
     def create(self, name: str) -> ErrorCode:

@@ -221,7 +221,7 @@ def test_a_client_is_compared_with_subscriptions_only_if_one_of_both_is_new(
 
 
 def test_series_that_a_client_sends_no_more_are_given_back() -> None:
-    """Of a partition that it reads no more, say; the client itself goes on."""
+    """Say, those of a partition that it reads no more; the client itself goes on."""
     broker = Broker(bytes_=700)
     kept, gone, new = (Point(name, (), Kind.DELTA, 1.0) for name in ("kept", "gone", "new"))
     broker.keep(kept, gone)
@@ -253,7 +253,9 @@ def test_series_that_are_not_asked_for_any_more_are_given_back() -> None:
 
 @pytest.mark.parametrize("value", [-1.0, math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("kind", [Kind.DELTA, Kind.TOTAL])
-def test_what_would_spoil_a_count_is_left_out(broker: Broker, kind: Kind, value: float) -> None:
+def test_values_that_would_spoil_a_count_are_left_out(
+    broker: Broker, kind: Kind, value: float
+) -> None:
     """A sum with it would be no number for as long as the client lives."""
     broker.keep(Point("a", (), kind, 1.0))
     assert broker.keep(Point("a", (), kind, value), Point("b", (), kind, value)) == {"a": 1.0}

@@ -135,6 +135,17 @@ def test_a_broker_that_is_silent_about_metrics_holds_up_no_call(
     assert values(broker, "a") == {}
 
 
+def test_the_wait_for_an_id_has_a_limit(broker: TestBroker) -> None:
+    broker.delay("GetTelemetrySubscriptions", 3_600_000, times=None)
+    with (
+        Admin(broker.bootstrap_servers) as admin,
+        ShareConsumer(broker.bootstrap_servers, "t", group="g") as consumer,
+    ):
+        for one in (admin, consumer):
+            with pytest.raises(errors.Timeout):
+                one.client_instance_id(timeout_ms=100)
+
+
 def test_a_late_answer_is_taken_before_the_next_call(broker: TestBroker) -> None:
     subscribe(broker)
     asked = broker.delay("GetTelemetrySubscriptions", 20)
