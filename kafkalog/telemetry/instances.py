@@ -7,7 +7,6 @@ own choice, so everything that is kept of clients has a bound.
 from __future__ import annotations
 
 import math
-import sys
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -19,15 +18,7 @@ from kafkalog.telemetry.subscriptions import Client, Matched, Subscription, Subs
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
-    "INSTANCES_MAX",
-    "RESERVED",
-    "Instance",
-    "Instances",
-    "Kept",
-    "Key",
-    "Limits",
-    "Push",
-    "Series",
+    "INSTANCES_MAX", "RESERVED", "Instance", "Instances", "Kept", "Key", "Limits", "Push", "Series",
 ]  # fmt: skip
 
 INSTANCES_MAX = 16_384
@@ -40,7 +31,6 @@ SERIES_BYTES, LABEL_BYTES = 300, 150
 """Approximate memory of a series and of each of its labels, without their texts."""
 RESERVED = (UUID(int=0), UUID(int=1))
 """Ids that no client has."""
-_EMPTY_BYTES = sys.getsizeof("")
 _EXCUSES = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 """Errors after which a client may ask again at once."""
 
@@ -239,6 +229,9 @@ class Instances:
     def keep(self, now_ms: float, one: Instance, points: Iterable[Point], left_out: int) -> None:
         """Keep what a client has pushed and was asked for; `left_out`: so much was not read."""
         self.counts["plugin-export"] += 1
+        if self._all.get(one.client.instance_id) is not one:  # forgotten in the meantime
+            self.counts["series-left-out"] += left_out + sum(1 for _ in points)
+            return
         self._forget_silent(now_ms, one)
         one.kept_ms = now_ms
         for point in points:
@@ -255,9 +248,8 @@ class Instances:
     def _takes(self, one: Instance, key: Key) -> bool:
         """Count a new series of a client, unless there is no room for it."""
         count = _bytes(key)
-        gone = self._all.get(one.client.instance_id) is not one
         full = len(one.series) >= self._limits.series or self._bytes + count > self._limits.bytes
-        if gone or full:
+        if full:
             return False
         one.bytes += count
         self._bytes += count
@@ -324,5 +316,6 @@ def _bytes(key: Key) -> int:
 
 
 def _text_bytes(text: str) -> int:
-    """Memory of a text's characters, which take up to four bytes each."""
-    return sys.getsizeof(text) - _EMPTY_BYTES
+    """Memory of a text's characters: each takes as much as the widest, up to four bytes."""
+    widest = max(text, default="")
+    return len(text) * (1 if widest < "\u0100" else 2 if widest < "\U00010000" else 4)

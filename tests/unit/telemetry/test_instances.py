@@ -199,6 +199,23 @@ def test_a_forgotten_client_keeps_nothing(
     assert one.series == {}
 
 
+def test_a_forgotten_client_gives_nothing_back_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its push was being read in the meantime, and lacks a series that is due to be forgotten."""
+    monkeypatch.setattr(instances, "INSTANCES_MAX", 1)
+    broker = Broker(bytes_=700)
+    old, new, third = (Point(name, (), Kind.GAUGE, 1.0) for name in "abc")
+    broker.keep(old, new)
+    broker.now_ms += instances.EXPIRY_MS - 1
+    broker.find()
+    broker.now_ms += 1
+    broker.keep(new)
+    one = broker.find()
+    broker.find(2)
+    broker.now_ms += instances.EXPIRY_MS
+    broker.all.keep(broker.now_ms, one, [new], 0)
+    assert len(broker.keep(old, new, third, number=3)) == 2
+
+
 def test_a_client_is_compared_with_subscriptions_only_if_one_of_both_is_new(
     broker: Broker,
 ) -> None:
