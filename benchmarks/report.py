@@ -53,6 +53,7 @@ AREAS = {
     "security": "Broker: TLS, logins and ACLs",
     "cluster": "Cluster: three nodes, three copies",
     "quorum": "Quorum: three nodes without ZooKeeper",
+    "console": "The console",
 }
 """Titles by the first word of a row's key, in the order of the document."""
 INTRODUCTION = """\

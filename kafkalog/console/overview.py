@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from kafkalog import errors
 from kafkalog.client.calls.quorum import QuorumInfo, QuorumReplica
 from kafkalog.console.asked import Asked
+from kafkalog.console.known import Known
 from kafkalog.console.person import Person
 from kafkalog.watch.history import BYTES_PER_S, LAG, RECORDS_PER_S
 
@@ -34,7 +35,8 @@ def cluster(person: Person, asked: Asked) -> dict[str, Any]:
     quorum = tried("quorum", person.admin.describe_quorum)
     moves = tried("moves", person.admin.list_partition_reassignments)
     dirs = tried("dirs", lambda: person.admin.describe_log_dirs(partitions=[]).done)
-    leads, holds, behind = _counts(person)
+    known = person.known()
+    leads, holds, behind = _counts(known)
     return {
         "id": info.cluster_id, "controller": info.controller, "hidden": hidden,
         "nodes": [
@@ -50,7 +52,7 @@ def cluster(person: Person, asked: Asked) -> dict[str, Any]:
              "adding": one.adding, "removing": one.removing}
             for tp, one in sorted(moves.items())[:MOVES_MAX]
         ],
-        **_unhealthy(person),
+        **_unhealthy(known),
     }  # fmt: skip
 
 
@@ -61,29 +63,32 @@ def history(person: Person, asked: Asked) -> dict[str, Any]:
     return {"points": person.points(kind, asked.text("name", ""), value)}
 
 
-def _counts(person: Person) -> tuple[Counter[int], Counter[int], Counter[int]]:
+def _counts(known: Known) -> tuple[Counter[int], Counter[int], Counter[int]]:
     """By node: partitions that it leads, replicas that it has, those that are not in sync."""
-    leads, holds, behind = Counter[int](), Counter[int](), Counter[int]()
-    for topic in person.topics().values():
-        for one in topic.partitions.values():
-            leads[one.leader] += 1
-            holds.update(one.replicas)
-            if len(one.isr) < len(one.replicas):
-                behind.update(set(one.replicas) - set(one.isr))
+    holds, behind = Counter[int](), Counter[int]()
+    leads = Counter(p.leader for one in known.topics.values() for p in one.partitions.values())
+    # Many partitions have the same nodes.
+    alike = Counter(p.replicas for one in known.topics.values() for p in one.partitions.values())
+    for replicas, count in alike.items():
+        for node in replicas:
+            holds[node] += count
+    for name in known.under:
+        for one in known.topics[name].partitions.values():
+            behind.update(set(one.replicas) - set(one.isr))
     return leads, holds, behind
 
 
-def _unhealthy(person: Person) -> dict[str, Any]:
-    known = person.topics()
+def _unhealthy(known: Known) -> dict[str, Any]:
     some = [
-        (topic.name, one)
-        for topic in known.values() for one in topic.partitions.values()
+        (name, one)
+        for name in known.topics if name in known.under or name in known.offline
+        for one in known.topics[name].partitions.values()
         if one.leader < 0 or len(one.isr) < len(one.replicas)
     ]  # fmt: skip
     return {
-        "topics": len(known),
-        "partitions": sum(len(topic.partitions) for topic in known.values()),
-        "unhealthy_count": len(some), "offline": sum(one.leader < 0 for _, one in some),
+        "topics": len(known.topics),
+        "partitions": sum(len(topic.partitions) for topic in known.topics.values()),
+        "unhealthy_count": len(some), "offline": sum(known.offline.values()),
         "unhealthy": [
             {"topic": name, "partition": one.partition, "leader": one.leader,
              "replicas": one.replicas, "isr": one.isr}

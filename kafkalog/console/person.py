@@ -13,6 +13,7 @@ from kafkalog.client.admin import Admin
 from kafkalog.client.consumer.consumer import Consumer
 from kafkalog.client.link.metadata import TopicInfo
 from kafkalog.client.producer.producer import Producer
+from kafkalog.console.known import Known
 from kafkalog.console.readers import Readers
 from kafkalog.types import TopicPartition
 from kafkalog.watch.history import History
@@ -118,7 +119,7 @@ class Person:
         self._readers = Readers(self._consumer)
         self._used_s = 0.0
         self._closed = False
-        self._known: tuple[float, Mapping[str, TopicInfo]] = (0.0, {})
+        self._known: tuple[float, Known] = (0.0, Known({}))
         # Only the thread that samples uses these.
         self._watcher: Admin | None = None
         self._sampler: Sampler | None = None
@@ -196,11 +197,15 @@ class Person:
 
     def topics(self, fresh: bool = False) -> Mapping[str, TopicInfo]:
         """All topics that the user may describe, by name, a few seconds old; see TOPICS_S."""
+        return self.known(fresh).topics
+
+    def known(self, fresh: bool = False) -> Known:
+        """As `topics`, with what is counted of them."""
         with self._lock:
             until_s, known = self._known
         begun_s = time.monotonic()
         if fresh or begun_s >= until_s:
-            known = self.admin.describe_topics(None).done
+            known = Known(self.admin.describe_topics(None).done)
             now_s = time.monotonic()
             keep_s = min(max(TOPICS_S, TOPICS_SHARE * (now_s - begun_s)), TOPICS_S_MAX)
             with self._lock:
@@ -254,7 +259,7 @@ class Person:
         admin = None
         with self._lock:
             if now_s >= self._known[0]:
-                self._known = (0.0, {})
+                self._known = (0.0, Known({}))
             if now_s - self._used_s >= UNUSED_S:
                 admin, self._admin = self._admin, None
         if admin is not None:

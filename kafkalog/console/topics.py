@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from kafkalog import errors
 from kafkalog.client.link.metadata import PartitionInfo, TopicInfo
 from kafkalog.console.asked import Asked, Refused
+from kafkalog.console.known import Known, offline, under
 from kafkalog.console.person import Person
 from kafkalog.types import TopicPartition
 from kafkalog.wire.values import ZERO_UUID
@@ -19,11 +21,13 @@ PAGE, PAGE_MAX = 50, 200
 NAMES_CHARS_MAX = 12_000
 MEASURED_MAX = 5_000
 """Partitions that are measured for one page."""
-SORTS: dict[str, Callable[[TopicInfo], Any]] = {
-    "name": lambda one: one.name,
-    "partitions": lambda one: (-len(one.partitions), one.name),
-    "health": lambda one: (-_offline(one), -_under(one), one.name),
-}
+SORTS: dict[str, Callable[[Known, TopicInfo], Any]] = {
+    "name": lambda _, one: one.name,
+    "partitions": lambda _, one: (-len(one.partitions), one.name),
+    "health": lambda known, one: (
+        -known.offline.get(one.name, 0), -known.under.get(one.name, 0), one.name
+    ),
+}  # fmt: skip
 SEGMENTS_MAX = 500
 """Segments of a partition that are shown, the newest."""
 
@@ -37,19 +41,20 @@ def page(asked: Asked, things: list[Any]) -> tuple[list[Any], dict[str, int]]:
 
 def topics(person: Person, asked: Asked) -> dict[str, Any]:
     """A page of topics: `q` a part of the name, `internal`, `sort`, `first`, `size`."""
-    known = person.topics()
+    known = person.known()
     part, internal = asked.text("q", "").lower(), asked.flag("internal")
     sort = SORTS[asked.one_of("sort", SORTS, "name")]
     found = sorted(
-        (one for one in known.values()
+        (one for one in known.topics.values()
          if part in one.name.lower() and (internal or not one.internal)),
-        key=sort,
+        key=partial(sort, known),
     )  # fmt: skip
     shown, where = page(asked, found)
     return {
-        **where, "all": len(known), "topics": [_row(one) for one in shown],
+        **where, "all": len(known.topics), "topics": [_row(one) for one in shown],
         "partitions": sum(len(one.partitions) for one in found),
-        "under": sum(map(_under, found)), "offline": sum(map(_offline, found)),
+        "under": sum(known.under.get(one.name, 0) for one in found),
+        "offline": sum(known.offline.get(one.name, 0) for one in found),
     }  # fmt: skip
 
 
@@ -57,20 +62,12 @@ def _row(one: TopicInfo) -> dict[str, Any]:
     return {
         "name": one.name, "internal": one.internal, "partitions": len(one.partitions),
         "replication": max((len(p.replicas) for p in one.partitions.values()), default=0),
-        "under": _under(one), "offline": _offline(one), "id": _id(one.topic_id),
+        "under": under(one), "offline": offline(one), "id": _id(one.topic_id),
     }  # fmt: skip
 
 
 def _id(topic_id: UUID) -> str:
     return "" if topic_id == ZERO_UUID else str(topic_id)
-
-
-def _under(one: TopicInfo) -> int:
-    return sum(len(p.isr) < len(p.replicas) for p in one.partitions.values())
-
-
-def _offline(one: TopicInfo) -> int:
-    return sum(p.leader < 0 for p in one.partitions.values())
 
 
 def measures(person: Person, asked: Asked) -> dict[str, Any]:
