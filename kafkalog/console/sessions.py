@@ -27,7 +27,7 @@ user's failures elsewhere do not count, so that nobody locks others out."""
 ADDRESSES_MAX = 1_000
 """Addresses with failures that are remembered, those that failed last."""
 HOST_BITS = 64
-"""Of IPv6: one host may have all addresses that differ only in these."""
+"""Bits at the end of an IPv6 address: one host may have all that differ only in these."""
 TOKEN_CHARS_MAX = 64
 
 

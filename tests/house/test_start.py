@@ -52,7 +52,7 @@ def test_a_start_imports_no_more_than_it_needs(
     assert 0 < len(found - ours) <= others
 
 
-def test_a_client_connects_without_a_look_at_what_is_installed() -> None:
+def test_a_client_connects_without_a_look_at_installed_packages() -> None:
     """Its version is asked for by each broker (KIP-511)."""
     program = (
         "import kafkalog, tempfile\n"

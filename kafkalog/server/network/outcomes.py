@@ -88,7 +88,7 @@ class Finished(NamedTuple):
     listener: int
     principal: int
     tenure: int
-    """Of the number: 0 for the first client that it stands for, and so on."""
+    """The number's: 0 for the first client that it stands for, and so on."""
     spent_ns: tuple[int, ...]
     """By counters.PHASES."""
     own_ns: int

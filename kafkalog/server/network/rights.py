@@ -33,7 +33,7 @@ class Denied(NamedTuple):
 
     principal: int
     tenure: int
-    """Of the number: 0 for the first client that it stands for, and so on."""
+    """The number's: 0 for the first client that it stands for, and so on."""
     operation: Operation
     kind: Kind
     name: str

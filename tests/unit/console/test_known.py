@@ -1,4 +1,4 @@
-"""What the console counts of a cluster, once for each answer."""
+"""Counts of the console about a cluster, made once for each answer."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_partitions_that_lack_something_are_listed() -> None:
 
 
 def test_a_letter_in_the_filter_looks_at_no_partition(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of topics that are not on the page."""
+    """Not of topics that are not on the page."""
     person = Person(Place(str), "", "")
     person._known = (float("inf"), Known(TOPICS))
     looked: list[str] = []

@@ -68,7 +68,7 @@ def test_an_answer_with_one_record_is_bounded(
         assert raw.headers["content-disposition"] == name
 
 
-def test_what_is_not_there_cannot_be_downloaded(browser: Browser) -> None:
+def test_missing_parts_cannot_be_downloaded(browser: Browser) -> None:
     where = "topic=odd&partition=0&offset=1"
     assert browser.ask(f"/api/raw?{where}&part=value").status == 404  # null
     assert browser.ask(f"/api/raw?{where}&part=key").body == b"gone"

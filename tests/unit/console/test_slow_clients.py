@@ -94,7 +94,7 @@ def test_handshakes_that_do_not_end_leave_room_for_others(
 
 
 def test_a_console_that_closes_ends_its_requests_in_order(caplog: pytest.LogCaptureFixture) -> None:
-    """Of clients that read nothing, send half a request, or wait for a page that takes long."""
+    """Clients read nothing, send half a request, or wait for a page that takes long."""
     ends = threading.Event()
     asked = threading.Event()
 
