@@ -24,10 +24,11 @@ Body = dict[str, Any]
 
 def subject(body: Body) -> str:
     """The things that a change is about, as its line in the log names them; nothing is checked."""
-    found = [
-        f"{kind} {body[field]!r}"[:SUBJECT_CHARS_MAX]
-        for field, kind in _SUBJECTS.items() if field in body
-    ]  # fmt: skip
+    found = []
+    for field, kind in _SUBJECTS.items():
+        name = body.get(field)
+        if isinstance(name, str):
+            found.append(f"{kind} {name[:SUBJECT_CHARS_MAX]!r}")
     return ", ".join(found) or "nothing"
 
 

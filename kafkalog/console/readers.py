@@ -64,9 +64,9 @@ class Readers:
                 self._idle.remove(fitting[-1])
                 made = fitting[-1].consumer
             else:
+                made = self._make(committed)
                 if self._idle and len(self._idle) + len(self._lent) >= READERS_MAX:
                     gone.append(self._idle.pop(0))
-                made = self._make(committed)
             self._lent.append(made)
         _close(gone)
         return made

@@ -11,6 +11,7 @@ import unicodedata
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
@@ -217,11 +218,7 @@ class Web:
         if read is None:
             raise Refused(404, f"found {path[:100]!r}, wanted a known path below /api/")
         asked = _asked(scope["query_string"])
-        call = partial(read, session.person, asked)
-        if name not in READERS:
-            return await self._ask(session, call)
-        async with self._searches:
-            return await self._ask(session, call)
+        return await self._ask(session, partial(read, session.person, asked), name in READERS)
 
     async def _page(self, path: str, page: Callable[[str], Page], accept: str) -> Answer:
         """A page that needs no session; those that wait for nothing are always made."""
@@ -319,9 +316,12 @@ class Web:
 
     # ---- threads -----------------------------------------------------------------------------
 
-    async def _ask(self, session: Session[Person], call: Callable[[], Any]) -> Answer:
+    async def _ask(
+        self, session: Session[Person], call: Callable[[], Any], reads: bool = False
+    ) -> Answer:
         turn = self._turns.setdefault(session.csrf, asyncio.Semaphore(AT_ONCE_MAX))
-        async with turn:
+        # A session's own turn first: its requests that wait for it take none of others.
+        async with turn, self._searches if reads else nullcontext():
             try:
                 found: Answer = await self._run(lambda: _shown(call()))
                 return found

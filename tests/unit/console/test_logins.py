@@ -205,7 +205,7 @@ def test_each_change_is_logged_with_its_subject_and_its_outcome(
     assert found[0] == "console: 'bob': produce, topic 'theirs': done"
     assert found[1].startswith("console: 'alice': delete-topic, topic 'hers': failed: ")
     assert found[2] == "console: 'bob': reset-offsets, group 'g\\n', topic 'theirs': done"
-    assert found[3] == ("console: 'bob': create-topic, topic ['x']: failed: name: wanted a text")
+    assert found[3] == ("console: 'bob': create-topic, nothing: failed: name: wanted a text")
     assert len(found) == 4
 
 

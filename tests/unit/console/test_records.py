@@ -12,6 +12,7 @@ import pytest
 
 import kafkalog
 from kafkalog.console import records, routes, web
+from kafkalog.console.asked import Asked
 from kafkalog.console.person import Person, Place
 from kafkalog.console.readers import READERS_MAX
 from kafkalog.errors import Closed, Timeout
@@ -121,6 +122,36 @@ def is_closed(consumer: kafkalog.Consumer) -> bool:
     except Closed:
         return True
     return False
+
+
+def test_searches_of_one_session_leave_room_to_those_of_others(
+    broker: kafkalog.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = threading.Event()
+    asked: list[str] = []
+
+    def slow(_: Person, fields: Asked) -> None:
+        asked.append(fields.text("topic"))
+        if asked[-1] == "crowd":
+            goes_on.wait(LIMIT_S)
+
+    monkeypatch.setitem(routes.READS, "records", slow)  # type: ignore[arg-type]
+    crowd = 4 * web.AT_ONCE_MAX
+    place = Place(lambda: broker.bootstrap_servers)
+    with console(place) as server, ThreadPoolExecutor(crowd) as many:
+        one, other = Browser(server.url), Browser(server.url)
+        one.begin()
+        other.begin()
+        try:
+            done = [many.submit(one.get, "records", topic="crowd") for _ in range(crowd)]
+            tasks = server._server.server_state.tasks
+            wait_for(lambda: len(tasks) == crowd, "all of them ask")
+            wait_for(lambda: asked.count("crowd") == web.AT_ONCE_MAX, "some search")
+            other.get("records", topic="other")
+            assert asked.count("crowd") == web.AT_ONCE_MAX
+        finally:
+            goes_on.set()
+        assert [each.result() for each in done] == [None] * crowd
 
 
 def test_readers_of_a_login_are_bounded(broker: kafkalog.Broker) -> None:
