@@ -38,6 +38,8 @@ class GroupTopics:
     def __init__(self, metadata: Metadata, config: ServerConfig) -> None:
         self._metadata, self._config = metadata, config
         self._hashes: dict[str, tuple[TopicImage, int]] = {}
+        self._own: dict[str, tuple[Mapping[str, str], Mapping[str, Any]]] = {}
+        """Own settings of groups as they are in the metadata, and in effect."""
         self._newest = metadata.image.offset
         """The offset of the last metadata that brought a topic."""
 
@@ -67,7 +69,12 @@ class GroupTopics:
     def own_settings(self, group_id: str) -> Mapping[str, Any]:
         """A group's own settings."""
         own = self._metadata.image.config(GROUP, group_id)
-        return in_effect(own, self._config) if own else {}
+        if not own:
+            return {}
+        known = self._own.get(group_id)
+        if known is None or known[0] is not own:
+            known = self._own[group_id] = own, in_effect(own, self._config)
+        return known[1]
 
     def follow(self, coordinator: Coordinator[GroupCoordinatorState]) -> None:
         """Report changes of topics to the coordinator."""
@@ -78,6 +85,9 @@ class GroupTopics:
                 self._newest = change.new.offset
             for topic in change.gone:
                 self._hashes.pop(topic.name, None)
+            for kind, name in change.resources:
+                if kind == GROUP:
+                    self._own.pop(name, None)
             if topics:
                 names = frozenset(topic.name for topic in topics)
                 coordinator.post(partial(coordinator.core.topics_changed, names))

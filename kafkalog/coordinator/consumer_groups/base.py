@@ -88,6 +88,8 @@ class NewerGroup(Generic[M, K]):
         self.repeated: dict[str, Repeated] = {}
         """Members whose heartbeats are answered without the coordinator as long as they say the
         same, and those of which that was true."""
+        self._repeating = False
+        """It may be true of some."""
         self.unsure: dict[bytes, tuple[int, str]] = {}
         """Keys of records whose writes failed, with kind and name: the journal may have them."""
 
@@ -147,11 +149,13 @@ class NewerGroup(Generic[M, K]):
             before.end()
         if repeated is not None:
             self.repeated[member_id] = repeated
+            self._repeating = True
 
     def end_repeats(self) -> None:
         """The group may change: all its members' heartbeats come to the coordinator again."""
-        for one in self.repeated.values():
+        for one in self.repeated.values() if self._repeating else ():
             one.end()
+        self._repeating = False
 
     def heard_ms(self, member_id: str) -> int:
         """When a member's heartbeat was last answered without the coordinator; 0: never."""

@@ -98,10 +98,23 @@ class Member(NamedTuple):
         return said
 
     @property
+    def said(self) -> tuple[object, ...]:
+        """Its words, and what else does not change when partitions do."""
+        return (
+            self.member_id, self.instance_id, self.rack_id, self.client_id, self.topics,
+            self.regex, self.assignor, self.classic,
+        )  # fmt: skip
+
+    @property
+    def kept_bytes(self) -> int:
+        """Approximate memory of its partitions."""
+        kept = sum(map(len, self.assigned.values())) + sum(map(len, self.revoking.values()))
+        return PARTITION_BYTES * kept
+
+    @property
     def bytes(self) -> int:
         """Approximate memory of it."""
-        kept = sum(map(len, self.assigned.values())) + sum(map(len, self.revoking.values()))
-        return MEMBER_BYTES + self.said_bytes + PARTITION_BYTES * kept
+        return MEMBER_BYTES + self.said_bytes + self.kept_bytes
 
     def reconciled(self, assignment_epoch: int) -> bool:
         """True if it has what the target assignment of this epoch gives it."""

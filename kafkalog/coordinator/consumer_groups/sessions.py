@@ -37,6 +37,10 @@ class NewerGroups(Generic[G]):
         self.topics = topics
         self._own = own
         self._limits: Limits | None = None  # of groups without their own
+        self._last: tuple[object, Limits | None] = (
+            None,
+            None,
+        )  # own settings, and the limits by these
 
     # ---- what each type has of its own -------------------------------------------------------
 
@@ -79,10 +83,16 @@ class NewerGroups(Generic[G]):
         if self._limits is None:
             self._limits = self._defaults()
         own, found = self._own(group_id), self._limits
-        for field, name in self.own_settings.items() if own else ():
+        if not own:
+            return found
+        known, limits = self._last
+        if own is known and limits is not None:
+            return limits
+        for field, name in self.own_settings.items():
             if name in own:
                 paced = found.paced and field != "assignment_ms"
                 found = found._replace(**{field: own[name]}, paced=paced)
+        self._last = own, found
         return found
 
     def repeats(self, shard: GroupShard, step: Step, request: Call) -> bool:
@@ -123,13 +133,14 @@ class NewerGroups(Generic[G]):
         act: Callable[[], Body],
     ) -> Body:  # fmt: skip
         """Act on what a member says.  Raises: Refusal, if that takes memory that there is not."""
-        state = changes.group
-        said, before = state.said_bytes(member_id), group.weight.bytes
-        if member_id not in state.members and len(state.unsure) >= UNSURE_MAX:
+        state, before = changes.group, group.weight.bytes
+        member = state.members.get(member_id)
+        if member is None and len(state.unsure) >= UNSURE_MAX:
             raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         answer = act()
-        says_more = state.said_bytes(member_id) > said
-        if says_more and group.weight.bytes > before and not shard.has_room(1):
+        if group.weight.bytes <= before or shard.has_room(1):
+            return answer
+        if state.said_bytes(member_id) > (0 if member is None else member.said_bytes):
             raise Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, "The groups' memory is used up.")
         return answer
 

@@ -129,6 +129,18 @@ class ConsumerGroup(NewerGroup[Member, UUID]):
 
     # ---- how it changes --------------------------------------------------------------------
 
+    def put_member(self, member: Member) -> None:
+        """Add or replace a member."""
+        before = self.members.get(member.member_id)
+        if before is None or before.said != member.said:
+            super().put_member(member)
+            return
+        # Only its partitions: of most changes the rest would be forgotten to be remembered.
+        self.members[member.member_id] = member
+        self.weight.add(member.kept_bytes - before.kept_bytes)
+        self._disown(before)
+        self._own(member)
+
     def _remember(self, member: Member) -> None:
         super()._remember(member)
         if member.regex:
@@ -140,6 +152,9 @@ class ConsumerGroup(NewerGroup[Member, UUID]):
             self.classic_protocols.update({name for name, _ in member.classic.protocols})
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
+        self._own(member)
+
+    def _own(self, member: Member) -> None:
         for assigned in (member.assigned, member.revoking):
             for topic, partition in each_partition(assigned):
                 self.owners.setdefault(topic, {})[partition] = member.epoch
@@ -159,6 +174,9 @@ class ConsumerGroup(NewerGroup[Member, UUID]):
                     del self.classic_protocols[name]
         if self.static.get(member.instance_id or "") == member.member_id:
             del self.static[member.instance_id or ""]
+        self._disown(member)
+
+    def _disown(self, member: Member) -> None:
         for assigned in (member.assigned, member.revoking):
             for topic, partition in each_partition(assigned):
                 owners = self.owners.get(topic, {})

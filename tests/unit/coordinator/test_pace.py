@@ -112,3 +112,14 @@ def test_an_assignment_that_is_not_written_is_undone_with_its_wait() -> None:
     assert group.pace_ms == pace_ms(1, PARTITIONS)
     assert desk.enter("b").member_epoch == 3
     assert group.pace_ms == pace_ms(2, PARTITIONS)
+
+
+def test_settings_of_groups_are_read_once_for_many_heartbeats() -> None:
+    """Until they are others."""
+    desk = desk_of()
+    desk.own = {"g": {OWN: 5_000}, "h": {OWN: 7_000}}
+    consumers = desk.core.consumers
+    assert [consumers.limits(name).assignment_ms for name in "ghgx"] == [5_000, 7_000, 5_000, 0]
+    assert consumers.limits("g") is consumers.limits("g")
+    desk.own = {"g": {OWN: 6_000}}
+    assert [consumers.limits(name).assignment_ms for name in "gh"] == [6_000, 0]
