@@ -1,6 +1,7 @@
 """A request on its way through Python: decoded, and answered once, by any thread."""
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkalog.logs.limit import limited
@@ -38,6 +39,9 @@ counts what it keeps."""
 SMALL_BYTES = 2_000
 """A body up to this size stays in the memory that a connection has for its next request: to free it
 would take as long as all else, as other threads want the GIL."""
+PEERS_MAX = 4_096
+"""Peers that are remembered: the last ones that sent a request, unless their client ids are
+longer than SHOWN_MAX."""
 KNOWN = {**{api.key: api for api in _CONTROLS}, **apis.BY_KEY}
 """Clients' requests to a controller, a controller's commands, and brokers' requests to it."""
 
@@ -102,9 +106,8 @@ class Request:
         self.correlation_id: int = raw.correlation_id
         self.subject: bytes | None = raw.subject
         """DER of the subject of the client's certificate; None: it showed none."""
-        self.peer = Peer(
-            raw.client_id, _host(raw.peer), raw.listener, raw.principal, _port(raw.peer)
-        )
+        peer_of = _known_peer if len(raw.client_id or "") <= SHOWN_MAX else _peer
+        self.peer = peer_of(raw.client_id, raw.peer, raw.listener, raw.principal)
         self.body: Any = raw.body
         """The bytes after the header, later the decoded Struct."""
         self.size: int = raw.body_bytes
@@ -292,6 +295,13 @@ class _Unheard:
 
     def drop(self, request_id: int) -> None:
         self._reactor.drop(request_id)
+
+
+def _peer(client_id: str | None, peer: str, listener: int, principal: int) -> Peer:
+    return Peer(client_id, _host(peer), listener, principal, _port(peer))
+
+
+_known_peer = lru_cache(PEERS_MAX)(_peer)
 
 
 def _host(peer: str) -> str:

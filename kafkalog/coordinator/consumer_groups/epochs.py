@@ -22,7 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 MEMBER_US, PARTITION_US = 200, 10
-"""What an assignment costs for each member, most of it for the heartbeat that takes its part over
+"""The cost of an assignment for each member, most of it for the heartbeat that takes its part over
 and for the record of that, and for each partition.  Measured, and rounded up."""
 PACE = 2
 """A group's assignments take one part in so many of a processor's time."""

@@ -62,7 +62,7 @@ class RawRequest:
         """Why C did not answer a Produce or Fetch (KL_UP_*); 0 for all other requests."""
         self.client_id: str | None = None
         if info.client_id_bytes >= 0:
-            name = ffi.unpack(ffi.cast("const char *", info.client_id), info.client_id_bytes)
+            name = ffi.buffer(info.client_id, info.client_id_bytes)[:]
             self.client_id = name.decode("utf-8", "replace")
         self.peer: str = ffi.string(info.peer).decode("ascii")
         """`10.0.0.1:40312`, `[::1]:40312`, `unix`, `inside`."""

@@ -22,7 +22,7 @@ class RepeatedAnswer:
 
 
 class Network:
-    """What connections know: the last repeated answer of each."""
+    """The connections, each with its last repeated answer."""
 
     def __init__(self, now: Callable[[], int]) -> None:
         self._now = now
@@ -46,8 +46,7 @@ class Network:
     def passing(
         self, connection: str, request: bytes, answer: Callable[[dict[str, Any]], None]
     ) -> tuple[Callable[[dict[str, Any]], None], Callable[[], RepeatedAnswer]]:
-        """Of a request that reaches the coordinator: how it is answered, and how that is
-        repeated."""
+        """A request reaches the coordinator: how it is answered, and how that is repeated."""
         made: list[RepeatedAnswer] = []
 
         def repeat() -> RepeatedAnswer:

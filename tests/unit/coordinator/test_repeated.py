@@ -56,7 +56,7 @@ def silent(desk: Settled) -> None:
     ],
     ids=["one leaves", "one joins", "one subscribes to other topics", "one is silent"],
 )
-def test_what_changes_the_group_ends_it(act: Any) -> None:
+def test_a_change_of_the_group_ends_it(act: Any) -> None:
     desk = Settled("a", "b")
     act(desk)
     told = desk.beat("a", desk.at)

@@ -95,7 +95,7 @@ def test_one_that_ends_before_its_answer_is_not_repeated() -> None:
             assert [ask(client, 1), ask(client, 2)] == [b"1", b"2"]
 
 
-def test_what_is_large_is_not_kept() -> None:
+def test_a_large_request_is_not_kept() -> None:
     body = bytes(4_000)
     with Beats() as server, server.client() as client:
         assert [ask(client, 1, body), ask(client, 2, body)] == [b"1", b"2"]
@@ -113,7 +113,7 @@ def test_it_tells_when_it_was_last_sent() -> None:
 
 
 def test_a_closed_connection_leaves_it_to_python() -> None:
-    """It can still be ended, and asked; its connection's successor begins anew."""
+    """It can still be ended, and asked; the connection after it has no part in it."""
     with Beats() as server:
         with server.client() as client:
             ask(client, 1)
