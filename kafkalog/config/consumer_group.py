@@ -24,7 +24,8 @@ SHARE_ASSIGNORS = ("simple",)
 _KINDS = ("consumer", "share", "streams")
 _RANGES = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
 _PACED = "group.consumer.assignment.interval.ms"
-"""Its default is within any bounds: the lowest of them."""
+_PACED_MS = 1_000
+"""Its default in Kafka, which has to be within the bounds there."""
 _OF_MEMBERS = frozenset(f"{kind}.{name}" for kind in _KINDS for name in _RANGES)
 """The settings of single groups that have bounds in settings of the broker."""
 
@@ -59,7 +60,7 @@ class ConsumerGroupConfig(Settings):
         "each member and 0.02 ms for each partition, if that is more than 10 ms.",
         unit="ms",
         low=0,
-        kafka=1_000,
+        kafka=_PACED_MS,
     )
     group_consumer_min_assignment_interval_ms = Whole(
         0, "The lowest consumer.assignment.interval.ms of a group.", unit="ms", low=0
@@ -194,10 +195,11 @@ def _problems_of(
     for name in _RANGES:
         low, high = (given[f"{group}.{end}.{name}"] for end in ("min", "max"))
         own = f"{group}.{name}"
+        value = given[own] if own != _PACED or explicit(own) else _PACED_MS
         if high < low:
             yield f"{group}.max.{name}", high, f"at least {group}.min.{name}, {low}"
-        elif not low <= given[own] <= high and (own != _PACED or explicit(own)):
-            yield own, given[own], f"{low} to {high}, as {group}.min.{name} and max say"
+        elif not low <= value <= high:
+            yield own, value, f"{low} to {high}, as {group}.min.{name} and max say"
     session_ms = given[f"{group}.session.timeout.ms"]
     beat = f"{group}.heartbeat.interval.ms"
     if given[beat] >= session_ms:

@@ -202,6 +202,7 @@ class Request:
             data = self.api.encode_response(self.version, response)
         except Exception as problem:
             _logger.error("%r: its answer cannot be encoded", self, exc_info=problem)
+            self.repeat = None
             code = ErrorCode.UNKNOWN_SERVER_ERROR
             failed = failed_answer(self.api, self.version, self.body, code, UNEXPECTED)
             if failed is None:

@@ -4,11 +4,11 @@
 #include "net.h"
 
 enum {
-    BYTES_MAX = 2048,      /* of a request and its answer */
-    POS_CORRELATION_ID = 4 /* in a frame without its size field: after key and version, */
+    BYTES_MAX = 2048, /* of a request and its answer */
+    /* In a frame without its size field, after key and version; and what follows it. */
+    POS_CORRELATION_ID = 4,
+    POS_REST = 8
 };
-/* and before the client id. */
-enum { POS_REST = POS_CORRELATION_ID + 4 };
 
 static kl_span rest_of(const kl_request *request) {
     return (kl_span){request->data + POS_REST, request->bytes - POS_REST};

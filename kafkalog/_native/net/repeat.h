@@ -9,9 +9,8 @@
 struct kl_repeat {
     _Atomic int32_t holders;
     atomic_bool ended;
-    _Atomic int64_t
-        heard_ms;  /* by kl_clock_now, of the last request it answered; 0: none */
-    uint64_t mark; /* see kl_server_repeat_mark */
+    _Atomic int64_t heard_ms; /* the last request it answered, by kl_clock_now; 0: none */
+    uint64_t mark;            /* see kl_server_repeat_mark */
     int32_t principal;
     size_t request_bytes;
     size_t answer_bytes;

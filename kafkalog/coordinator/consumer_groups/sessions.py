@@ -37,10 +37,8 @@ class NewerGroups(Generic[G]):
         self.topics = topics
         self._own = own
         self._limits: Limits | None = None  # of groups without their own
-        self._last: tuple[object, Limits | None] = (
-            None,
-            None,
-        )  # own settings, and the limits by these
+        # Own settings of a group, the last that were asked for, and the limits by these.
+        self._last: tuple[object, Limits | None] = None, None
 
     # ---- what each type has of its own -------------------------------------------------------
 

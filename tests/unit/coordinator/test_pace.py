@@ -93,13 +93,14 @@ def test_the_lowest_interval_holds_for_groups_without_one() -> None:
     assert assigned(desk)
 
 
-def test_the_bounds_of_the_interval_are_checked_if_it_is_set() -> None:
-    low = {"group.consumer.min.assignment.interval.ms": 700}
-    name = INTERVAL.replace("_", ".")
-    check_served(ServerConfig(low))
-    check_served(ServerConfig({**low, name: 700}))
-    with pytest.raises(InvalidSetting, match="700 to 15000"):
-        check_served(ServerConfig({**low, name: 600}))
+def test_the_bounds_of_the_interval_are_checked_as_kafka_does() -> None:
+    """One that is not set counts as a second, with which Kafka would start."""
+    name, lowest = INTERVAL.replace("_", "."), "group.consumer.min.assignment.interval.ms"
+    for settings in ({lowest: 1_000}, {lowest: 1_001, name: 1_001}):
+        check_served(ServerConfig(settings))
+    for refused in ({lowest: 1_001}, {lowest: 700, name: 600}):
+        with pytest.raises(InvalidSetting, match=f"{name}.* to 15000"):
+            check_served(ServerConfig(refused))
 
 
 def test_an_assignment_that_is_not_written_is_undone_with_its_wait() -> None:
