@@ -28,6 +28,8 @@ _logger = limited(__name__)
 
 Answer = Mapping[str, Any]
 _CONTROLS = (LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN)
+ADDRESSES_KEPT = 4_096
+"""Addresses of connections that are taken apart once."""
 SHOWN_MAX = 256
 """Characters of a client id that log lines show."""
 _WAIT_IN_GROUPS = (
@@ -39,9 +41,6 @@ counts what it keeps."""
 SMALL_BYTES = 2_000
 """A body up to this size stays in the memory that a connection has for its next request: to free it
 would take as long as all else, as other threads want the GIL."""
-PEERS_MAX = 4_096
-"""Peers that are remembered: the last ones that sent a request, unless their client ids are
-longer than SHOWN_MAX."""
 KNOWN = {**{api.key: api for api in _CONTROLS}, **apis.BY_KEY}
 """Clients' requests to a controller, a controller's commands, and brokers' requests to it."""
 
@@ -106,8 +105,8 @@ class Request:
         self.correlation_id: int = raw.correlation_id
         self.subject: bytes | None = raw.subject
         """DER of the subject of the client's certificate; None: it showed none."""
-        peer_of = _known_peer if len(raw.client_id or "") <= SHOWN_MAX else _peer
-        self.peer = peer_of(raw.client_id, raw.peer, raw.listener, raw.principal)
+        host, port = _address(raw.peer)
+        self.peer = Peer(raw.client_id, host, raw.listener, raw.principal, port)
         self.body: Any = raw.body
         """The bytes after the header, later the decoded Struct."""
         self.size: int = raw.body_bytes
@@ -298,19 +297,10 @@ class _Unheard:
         self._reactor.drop(request_id)
 
 
-def _peer(client_id: str | None, peer: str, listener: int, principal: int) -> Peer:
-    return Peer(client_id, _host(peer), listener, principal, _port(peer))
-
-
-_known_peer = lru_cache(PEERS_MAX)(_peer)
-
-
-def _host(peer: str) -> str:
-    if not peer.rpartition(":")[1]:
-        return peer
-    return "/" + peer.rpartition(":")[0].strip("[]")
-
-
-def _port(peer: str) -> int:
-    text = peer.rpartition(":")[2]
-    return int(text) if text.isascii() and text.isdigit() else 0
+@lru_cache(maxsize=ADDRESSES_KEPT)
+def _address(peer: str) -> tuple[str, int]:
+    """The host and the port of a `Peer`."""
+    host, colon, port = peer.rpartition(":")
+    if not colon:
+        return peer, 0
+    return "/" + host.strip("[]"), int(port) if port.isascii() and port.isdigit() else 0

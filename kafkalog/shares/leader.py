@@ -289,7 +289,7 @@ class Shares:
     def _try(self, fetch: Fetching) -> None:
         ask = fetch.ask
         group = self.settings(ask.key.group)
-        found = {where: looked_up(fetch.find, where) for where in fetch.left}
+        found = [(where, looked_up(fetch.find, where)) for where in fetch.left]
         turns, seen = list[Turn](), list[Seen]()
         self.run(lambda: self._begin_turns(fetch, found, group, turns, seen))
         reads: list[reading.Read | Refused] = []
@@ -300,11 +300,11 @@ class Shares:
             self.run(lambda: self._end_turns(fetch, turns, reads, group.limits, seen))
 
     def _begin_turns(
-        self, fetch: Fetching, found: dict[Where, tuple[Led, Any] | Refused], group: GroupShare,
-        turns: list[Turn], seen: list[Seen],
+        self, fetch: Fetching, found: list[tuple[Where, tuple[Led, Any] | Refused]],
+        group: GroupShare, turns: list[Turn], seen: list[Seen],
     ) -> None:  # fmt: skip
         """Choose the share partitions to read; `seen`: the logs whose growth matters."""
-        for where, one in () if fetch.over else found.items():
+        for where, one in () if fetch.over else found:
             if isinstance(one, Refused):
                 fetch.refused[where] = one
                 continue

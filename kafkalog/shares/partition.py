@@ -374,13 +374,8 @@ class SharePartition:
 
     def _change(self, first: int, last: int, change: Callable[[Hold], Hold]) -> None:
         """Change records, and queue what changes to be written."""
-        parts = self.holds.between(first, last)
-        self.holds.change(first, last, change)
-        for one in parts:
-            new = change(one.value)
-            if new != one.value:
-                at, to = max(one.first, first), min(one.last, last)
-                self._rows.put(at, to, (new.state, new.deliveries))
+        for one in self.holds.change(first, last, change):
+            self._rows.put(one.first, one.last, (one.value.state, one.value.deliveries))
 
     def release(self, member: str, limits: Limits) -> int:
         """Make all that a member holds available again; it counts as delivered.

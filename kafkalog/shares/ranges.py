@@ -68,18 +68,24 @@ class Ranges(Generic[V]):
             low -= 1
         return low, max(low, bisect_right(self._firsts, last))
 
-    def change(self, first: int, last: int, change: Callable[[V], V]) -> None:
-        """Give the offsets from `first` to `last` that have a value another one."""
+    def change(self, first: int, last: int, change: Callable[[V], V]) -> list[Range[V]]:
+        """Give the offsets from `first` to `last` that have a value another one; returns those
+        that have another one now."""
         low, high = self._touched(first, last)
         found: list[Range[V]] = []
+        changed: list[Range[V]] = []
         for one in self._ranges[low:high]:
             if one.first < first:
                 found.append(Range(one.first, first - 1, one.value))
-            begin, end = max(one.first, first), min(one.last, last)
-            found.append(Range(begin, end, change(one.value)))
+            new = Range(max(one.first, first), min(one.last, last), change(one.value))
+            found.append(new)
+            if new.value != one.value:
+                changed.append(new)
             if one.last > last:
                 found.append(Range(last + 1, one.last, one.value))
-        self._splice(low, high, found)
+        if changed:
+            self._splice(low, high, found)
+        return changed
 
     def put(self, first: int, last: int, value: V) -> None:
         """Give all offsets from `first` to `last` this value."""
@@ -126,4 +132,7 @@ class Ranges(Generic[V]):
 
 
 def _size(ranges: Iterable[Range[Any]]) -> int:
-    return sum(one.size for one in ranges)
+    size = 0
+    for first, last, _ in ranges:
+        size += last - first + 1
+    return size

@@ -82,7 +82,7 @@ def refusals(
     found = dict(mistakes)
     for where in acks:
         try:
-            if where not in found:
+            if not found or where not in found:
                 find(where)
         except Refused as refused:
             found[where] = refused

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Acking", "Fetching", "Waits"]
 
+NOTHING = Found(None)
+
 
 class Acking:
     """The outcomes of acknowledgements, which come one by one, from any thread."""
@@ -25,7 +27,7 @@ class Acking:
         """`done` is called once all of these have an outcome."""
         self._lock = threading.Lock()
         self._found: dict[Where, Refused | None] = dict.fromkeys(wheres)
-        self._left = set(self._found)
+        self._left = len(self._found)
         self._done = done
 
     def outcome(self, where: Where) -> Done:
@@ -33,9 +35,9 @@ class Acking:
         return partial(self.put, where)
 
     def put(self, where: Where, refused: Refused | None) -> None:
-        """The outcome for a partition is known."""
+        """The outcome for a partition is known; once for each."""
         with self._lock:
-            self._left.discard(where)
+            self._left -= 1
             self._found[where] = refused
             over = not self._left
         if over:
@@ -77,6 +79,8 @@ class Fetching:
     @property
     def left(self) -> list[Where]:
         """The partitions that can be read."""
+        if not self.refused:
+            return self.wheres
         return [where for where in self.wheres if where not in self.refused]
 
     def shown(self) -> dict[Where, Found]:
@@ -86,13 +90,13 @@ class Fetching:
             return {}
         first = self.ask.epoch == 0
         for where in self.wheres:
-            refused = self.refused.get(where)
-            one = Found(refused) if refused else self.found.get(where, Found(None))
-            asked = session.partitions.get(where, False)
-            if first or asked or one.acquired or one.refused is not None:
+            refused = self.refused.get(where) if self.refused else None
+            one = Found(refused) if refused else self.found.get(where, NOTHING)
+            asked = session.partitions.get(where)  # None: it has forgotten it since
+            if first or asked or one.acquired or refused is not None:
                 found[where] = one
-            if where in session.partitions:
-                session.partitions[where] = one.refused is not None
+            if asked is not None and asked is not (refused is not None):
+                session.partitions[where] = refused is not None
         return found
 
 
