@@ -31,7 +31,7 @@ from kafkalog.shares.news import News, Seen
 from kafkalog.shares.partition import AckType, Limits, Refused, SharePartition
 from kafkalog.shares.requests import Acks, Answer, Ask, Find, Found, GroupShare, Led
 from kafkalog.shares.sessions import FINAL, Key, Session, Sessions, Where
-from kafkalog.shares.turns import Turn, has_more, looked_up, read_in_turn, refusals
+from kafkalog.shares.turns import Turn, full, has_more, looked_up, read_in_turn, refusals
 from kafkalog.shares.waiting import Acking, Fetching, Waits
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -228,21 +228,25 @@ class Shares:
         self, ask: Ask, find: Find, refused: Refused, answer: Callable[[Answer], None]
     ) -> None:
         """Refuse a whole request; one for which there is no room only after its time, so that
-        nobody asks again immediately."""
+        nobody asks again immediately, and not if a session ends before."""
         told = partial(answer, Answer(refused, {}, {}, 0))
         if refused.code is not ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             self.effects.append(told)
             return
         fetch = self._new(ask, find, None, lambda _: told())
         fetch.acked = {}
+        self._waits.without_room[fetch.number] = partial(self._begin_again, fetch, answer)
         self._wait_for(fetch)
 
-    def _acked(self, fetch: Fetching, acked: Any) -> None:
-        def put() -> None:
-            fetch.acked = acked
-            self._maybe_answer(fetch)
+    def _begin_again(self, fetch: Fetching, answer: Callable[[Answer], None]) -> None:
+        """There may be room for the session of a fetch that waits to be refused."""
+        self._timers.cancel((FETCH, fetch.number, "", ""))
+        ask = fetch.ask._replace(max_wait_ms=fetch.deadline_ms - self.now_ms())
+        self.effects.append(partial(self.fetch, ask, fetch.find, answer))
 
-        self.run(put)
+    def _acked(self, fetch: Fetching, acked: Any) -> None:
+        fetch.acked = acked
+        self.run(partial(self._maybe_answer, fetch))
 
     def _finish(self, fetch: Fetching) -> None:
         """It waits for no more records."""
@@ -259,7 +263,7 @@ class Shares:
 
     def _maybe_answer(self, fetch: Fetching) -> None:
         if fetch.over and fetch.acked is not None and fetch.number in self._fetches:
-            del self._fetches[fetch.number]
+            self._waits.remove(fetch.number)
             answer = Answer(None, fetch.acked, fetch.shown(), fetch.lock_ms)
             self.effects.append(partial(fetch.answer, answer))
 
@@ -310,13 +314,14 @@ class Shares:
                 continue
             (led, state), key = one, EntryKey(fetch.ask.key.group, where)
             if self._entries.get(key) is None and self._is_full:
-                fetch.refused[where] = self._full()
+                fetch.refused[where] = full(self._bytes_max)
                 continue
             entry = self._entries.use(key, led)
             self._waits.add(fetch, key)
             if entry.reading:
                 entry.blocked[fetch.number] = None
             elif state is None:
+                fetch.acquires = fetch.acquires or entry.share is not None
                 seen.append(Seen(key, None, group.committed, 0))
             elif (share := entry.share) is not None:
                 if share.moved(state.log_start_offset):
@@ -362,9 +367,8 @@ class Shares:
                 left -= self._acquire(fetch, turn, one, left, limits)
             self._waits.pass_on(entry)
             self._entries.tidy(entry)
-        nothing = not fetch.left
         at_once = fetch.acquires and fetch.ask.min_bytes <= 0
-        if left < fetch.ask.want.records or fetch.forced or nothing or at_once:
+        if left < fetch.ask.want.records or fetch.forced or at_once or not fetch.left:
             self._finish(fetch)
         elif not fetch.over:
             self._wait_for(fetch, seen)
@@ -376,8 +380,8 @@ class Shares:
         entry, share = turn.entry, turn.entry.share
         assert share is not None
         want = fetch.ask.want._replace(records=left)
-        acquired = acquire(share, want, turn.offset, one.batches, self.now_ms(), limits)
-        acquired = without(share, acquired, one.aborted)
+        found = acquire(share, want, turn.offset, one.batches, self.now_ms(), limits)
+        acquired = without(share, found, one.aborted)
         self._entries.recount(entry)
         self._keep_locks(entry)
         if acquired:
@@ -392,11 +396,6 @@ class Shares:
     def _is_full(self) -> bool:
         return self._sessions.bytes + self._entries.bytes > self._bytes_max
 
-    def _full(self) -> Refused:
-        why = (f"memory of share groups: found about {self._sessions.bytes + self._entries.bytes}"
-               f" bytes, wanted at most {self._bytes_max}")  # fmt: skip
-        return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, why)
-
     # ---- ShareAcknowledge ------------------------------------------------------------------------
 
     def acknowledge(
@@ -408,8 +407,7 @@ class Shares:
         lock_ms = self.settings(key.group).limits.lock_ms
         refused = refusals(acks, mistakes, find)
 
-        def done(acked: Any) -> None:
-            answer(Answer(None, acked, {}, lock_ms))
+        done = lambda acked: answer(Answer(None, acked, {}, lock_ms))  # noqa: E731
 
         def begin() -> None:
             try:
@@ -455,6 +453,8 @@ class Shares:
         """A session has ended: what its member holds is available again."""
         if session is None:
             return
+        if (begin := self._waits.next_without_room()) is not None:
+            begin()
         group, member = session.key
         for where in session.acquired:
             entry = self._entries.get(EntryKey(group, where))

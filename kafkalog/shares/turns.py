@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkalog.shares.requests import Acks, Ask, Find, Led
     from kafkalog.shares.sessions import Where
 
-__all__ = ["READ_BYTES_MAX", "Turn", "has_more", "looked_up", "read_in_turn", "refusals"]
+__all__ = ["READ_BYTES_MAX", "Turn", "full", "has_more", "looked_up", "read_in_turn", "refusals"]
 
 READ_BYTES_MAX = 8 << 20
 """Read for one request: members ask for some hundred records, and each answer is in memory."""
@@ -72,6 +72,12 @@ def looked_up(find: Find, where: Where) -> tuple[Led, Any] | Refused:
         return refused
     except KafkalogError as problem:
         return _failed(problem)
+
+
+def full(bytes_max: int) -> Refused:
+    """There is no memory for another share partition."""
+    why = f"memory of share groups: found more than {bytes_max} bytes, wanted at most so many"
+    return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, why)
 
 
 def refusals(

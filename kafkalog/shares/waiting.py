@@ -109,7 +109,21 @@ class Waits:
         self.all: dict[int, Fetching] = {}
         self.ready: dict[int, None] = {}
         """Those that try again, in order."""
+        self.without_room: dict[int, Callable[[], None]] = {}
+        """Those that are refused as there is no room for their sessions; what begins each again."""
         self._by_entry: dict[EntryKey, set[int]] = {}
+
+    def remove(self, number: int) -> None:
+        """A fetch is answered, or begins again."""
+        del self.all[number]
+        self.without_room.pop(number, None)
+
+    def next_without_room(self) -> Callable[[], None] | None:
+        """A session has ended: what begins the next fetch that found no room for one."""
+        for number, begin in self.without_room.items():
+            self.remove(number)
+            return begin
+        return None
 
     def add(self, fetch: Fetching, key: EntryKey) -> None:
         """A fetch waits for changes of a share partition."""

@@ -107,11 +107,10 @@ SUITES = (
      "as far as was compared: long outputs in part; wording of errors; quotas, ACLs, settings "
      "of groups end with an error that names the API"),
     ("Kafka 4.3.0", "its tests of the requests of groups of every kind, and of quotas, with our "
-     "broker instead of its own *", "123 of 134",
+     "broker instead of its own *", "124 of 134",
      "the order of rows, and of topics that do not exist (4); a deprecated setting, ignored here "
-     "(2); what Kafka 4.4.0 answers as we do (2); the words of an error; Kafka's own objects; a "
-     "share session that ends half a second after its connection, by timing; 2 skipped, which want "
-     "several brokers"),
+     "(2); what Kafka 4.4.0 answers as we do (2); the words of an error; Kafka's own objects; 2 "
+     "skipped, which want several brokers"),
     ("Kafka's TransactionalMessageCopier 4.4.0", "copies through kills of the broker and of it, "
      "as its system tests have it", "as Kafka", "it is in `tests/kafka/clients`"),
 )  # fmt: skip

@@ -108,10 +108,6 @@ EXCUSED = {
         "testMultiGroupsOffsetFetchWithNewConsumerGroupProtocol": _LAST,
         "testMultiGroupsOffsetFetchWithOldConsumerGroupProtocol": _LAST,
     },
-    "ShareFetchAcknowledgeRequestTest": {
-        "testShareSessionEvictedOnConnectionDrop": "a session ends half a second after its "
-        "connection, and a request that comes before waits its time",
-    },
     "StreamsGroupHeartbeatRequestTest": {
         "testFencedMemberCanRejoinWithEpochZero": "Kafka 4.4.0 answers the offsets' interval, too",
         f"{_STREAMS_OFF}ByStaticGroupCoordinatorProtocolConfig": _SETTING,

@@ -13,6 +13,7 @@ import pytest
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.shares import reading
 from kafkalog.shares.leader import FETCH, Shares
+from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
 from tests.support.share_member import ShareMember, acquired, codes
 from tests.support.share_persister import kept_in_memory
@@ -86,15 +87,15 @@ def join(broker: Broker, topic: UUID) -> Iterator[Join]:
 
 
 def of(member: ShareMember) -> dict[int, int]:
-    """What the answer to its ShareFetch has."""
+    """The records of the answer to its ShareFetch."""
     return acquired(member.fetched())[0]
 
 
 def test_one_member_reads_and_the_others_try_in_turn(
     broker: Broker, join: Join, watch: Watch, topic: UUID
 ) -> None:
-    """What is acknowledged in the meantime lets none try in vain; and those threads try again
-    that brought requests."""
+    """An acknowledgement in the meantime lets none try in vain; and those threads try again that
+    brought requests."""
     members = [join(f"member-{number}") for number in range(3)]
     (entry,) = node_of(broker).shares._entries
     watch.reading.clear()
@@ -157,3 +158,24 @@ def test_a_member_that_finds_none_waits_for_them(broker: Broker, join: Join, raw
     assert not raw.produce("t", b"more").error_code
     assert of(other) == {6: 1}
     wait_for(lambda: not node_of(broker).shares._news, "the end of the wait")
+
+
+def test_a_member_without_a_session_gets_that_of_one_that_leaves(
+    make_broker: Callable[..., Broker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits to be refused, but no longer than until there is room."""
+    kept_in_memory(monkeypatch)
+    broker = make_broker(group_share_max_share_sessions=1, group_share_max_size=1)
+    shares = node_of(broker).shares
+    with Raw(broker.bootstrap_servers) as first, Raw(broker.bootstrap_servers) as second:
+        topics = {first.create("t").topic_id: [0]}
+        one, other = ShareMember(first, "g", topics, "one"), ShareMember(second, "g", topics, "two")
+        assert one.fetch(min_bytes=0).error_code == 0
+        refused = other.fetch().error_code
+        assert refused == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+        other.send_fetch(min_bytes=0, max_wait_ms=LONG_MS)
+        wait_for(lambda: len(shares._waits.without_room) == 1, "the second member")
+        first.close()
+        assert other.fetched().error_code == 0
+        assert [key.member for key in shares._sessions._all] == ["two"]
+        assert not shares._waits.without_room and not shares._fetches
