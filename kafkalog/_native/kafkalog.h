@@ -595,8 +595,11 @@ kl_status kl_log_set_start(kl_log *log, int64_t offset);
  * offsets are written to `bases` (max_bases of them). */
 kl_status kl_log_delete_segments(kl_log *log, int64_t before_offset, int64_t *bases,
                                  size_t max_bases, size_t *deleted);
-/* Unlink `.deleted` files that were renamed before `before_ms` (INT64_MAX: all of them). */
-kl_status kl_log_purge(kl_log *log, int64_t before_ms, size_t *files);
+/* Unlink `.deleted` files that were renamed before `before_ms` (INT64_MAX: all of them); *left: how
+ * many stay. */
+kl_status kl_log_purge(kl_log *log, int64_t before_ms, size_t *files, size_t *left);
+/* Another number than before if any log of this process has renamed files to `.deleted` since. */
+uint64_t kl_deletions(void);
 
 /* ---- replication and coordination see ------------------------------------------------ */
 

@@ -463,6 +463,11 @@ class Manager:
         """The logs that are open now, in the order of topics and partitions."""
         return self._logs.handles()
 
+    @property
+    def openings(self) -> int:
+        """How often a log was opened."""
+        return self._logs.openings
+
     def recover_all(self, threads: int | None = None) -> tuple[Log, ...]:
         """Open every log, so that all are recovered; returns the logs (except KRaft's own).
 

@@ -19,6 +19,8 @@ class OpenLogs:
         """`check` raises if the directory can no longer be used; it is called under the lock."""
         self._check = check
         self._changed = threading.Condition()  # guards what follows; told of releases
+        self.openings = 0
+        """How often a log was opened."""
         self._handles: dict[TopicPartition, Handle] = {}
         self._logs: dict[TopicPartition, Log] = {}  # those that users have of these
         self._reserved: set[TopicPartition] = set()
@@ -56,6 +58,7 @@ class OpenLogs:
         """A reserved log is open."""
         with self._changed:
             self._handles[handle.tp] = handle
+            self.openings += 1
             self._recovered.add(handle.tp)
             self.release(handle.tp)
 

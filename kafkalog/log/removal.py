@@ -12,7 +12,7 @@ from kafkalog.log.outgoing import read_batches
 from kafkalog.log.retention import Expiry, SegmentFacts, ahead, expired, held_back
 from kafkalog.log.segments import Segment, list_segments, over_segments
 
-__all__ = ["apply_retention", "delete_before", "purge", "truncate", "truncate_fully"]
+__all__ = ["apply_retention", "delete_before", "deletions", "purge", "truncate", "truncate_fully"]
 
 
 def truncate(log: Handle, offset: int) -> None:
@@ -123,9 +123,16 @@ def _delete_segments(log: Handle, before_offset: int) -> None:
         log.owner.state.save(log_starts=start)
 
 
-def purge(log: Handle, before_ms: int) -> None:
-    """Remove .deleted files that are older.
+def purge(log: Handle, before_ms: int) -> int:
+    """Remove .deleted files that are older; returns how many stay.
 
     Raises: IoFailed, Closed.
     """
-    check(lib.kl_log_purge(log.c, before_ms, ffi.new("size_t *")))
+    left = ffi.new("size_t *")
+    check(lib.kl_log_purge(log.c, before_ms, ffi.new("size_t *"), left))
+    return int(left[0])
+
+
+def deletions() -> int:
+    """Another number than before if any log of this process has renamed files since."""
+    return int(lib.kl_deletions())

@@ -716,22 +716,22 @@ static kl_status is_purged_now(kl_log *log, bool *purged) {
 }
 
 /* Reserved, not locked. */
-static kl_status purge(kl_log *log, kl_dir *dir, int64_t before_ms, size_t *files) {
+static kl_status purge(kl_log *log, kl_dir *dir, int64_t before_ms, size_t *files,
+                       size_t *left) {
     struct stat folder;
     const bool known = kl_io->fstat(dir->fd, &folder) == 0 && tells(&folder);
-    size_t left = 0;
-    kl_status status = kl_log_unlink_deleted(dir, before_ms, files, &left);
-    if (status || !known || *files + left > 0) return status;
+    kl_status status = kl_log_unlink_deleted(dir, before_ms, files, left);
+    if (status || !known || *files + *left > 0) return status;
     kl_lock(&log->lock);
     log->purged = folder.st_mtim;
     kl_unlock(&log->lock);
     return KL_OK;
 }
 
-/* A directory of ten thousand logs asks every minute or second, mostly in vain: that costs one call
- * to the system. */
-kl_status kl_log_purge(kl_log *log, int64_t before_ms, size_t *files) {
-    *files = 0;
+/* One deletion lets a directory of ten thousand logs ask all of them, mostly in vain: that costs one
+ * call to the system. */
+kl_status kl_log_purge(kl_log *log, int64_t before_ms, size_t *files, size_t *left) {
+    *files = *left = 0;
     bool purged;
     kl_status status = is_purged_now(log, &purged);
     if (status || purged) return status;
@@ -740,7 +740,7 @@ kl_status kl_log_purge(kl_log *log, int64_t before_ms, size_t *files) {
     kl_log_leave(log);
     kl_dir *dir = NULL;
     status = kl_dir_open(log->path, 0, &dir);
-    if (!status) status = purge(log, dir, before_ms, files);
+    if (!status) status = purge(log, dir, before_ms, files, left);
     kl_dir_close(dir);
     kl_dir_free(dir);
     kl_lock(&log->lock);

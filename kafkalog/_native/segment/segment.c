@@ -698,7 +698,11 @@ kl_status kl_segment_sync_derived(const kl_segment *segment, const char *dir_pat
     return status;
 }
 
-kl_status kl_segment_delete(kl_segment *segment, kl_dir *dir) {
+static _Atomic uint64_t deletions;
+
+uint64_t kl_deletions(void) { return deletions; }
+
+static kl_status rename_deleted(kl_segment *segment, kl_dir *dir) {
     static const char *const suffixes[] = {KL_LOG_SUFFIX, KL_INDEX_SUFFIX, KL_TIME_SUFFIX,
                                            KL_TXN_SUFFIX, KL_SIDECAR_SUFFIX};
     char from[KL_NAME_BYTES], to[KL_NAME_BYTES * 2];
@@ -713,6 +717,12 @@ kl_status kl_segment_delete(kl_segment *segment, kl_dir *dir) {
         if (i == 0) KL_FP("segment.delete.after_log");
     }
     return KL_OK;
+}
+
+kl_status kl_segment_delete(kl_segment *segment, kl_dir *dir) {
+    kl_status status = rename_deleted(segment, dir);
+    deletions++; /* once they have their names: a purge before that finds none */
+    return status;
 }
 
 /* Copy the first `bytes` of a file to another, in the kernel if possible. */

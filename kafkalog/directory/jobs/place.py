@@ -47,6 +47,10 @@ class Place(Protocol):
     def handles(self) -> tuple[Handle, ...]:
         """The logs that are open now, in the order of topics and partitions."""
 
+    @property
+    def openings(self) -> int:
+        """How often a log was opened."""
+
 
 def each(place: Place, what: Iterable[T], work: Callable[[T], object]) -> None:
     """Do `work` for each; a failure of one does not stop the others.

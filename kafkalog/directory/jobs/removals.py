@@ -12,7 +12,7 @@ from kafkalog.directory.jobs.place import Place, each, ticks_ms
 from kafkalog.disk.layout import MarkedFolder
 from kafkalog.disk.space import is_full
 from kafkalog.log.handle import Handle
-from kafkalog.log.removal import purge
+from kafkalog.log.removal import deletions, purge
 from kafkalog.logs.limit import limited
 
 __all__ = ["JOB", "Removals"]
@@ -35,6 +35,7 @@ class Removals:
         self.leaving: dict[str, int] = {}
         """When each is due (monotonic)."""
         self._stopping = False
+        self._swept: tuple[int, int] | None = None  # by `run` alone, as all names were then
         for folder in marked:
             if folder.kind == "delete":
                 self.later(folder.name, place.config.topic.file_delete_delay_ms)
@@ -61,8 +62,11 @@ class Removals:
         with self._lock:
             over = [name for name, at_ms in self.leaving.items() if full or at_ms <= now_ms]
 
+        names, left = (deletions(), place.openings), 0
+
         def clear(log: Handle) -> None:
-            purge(log, FOREVER if full else wall_ms - log.config.file_delete_delay_ms)
+            nonlocal left
+            left += purge(log, FOREVER if full else wall_ms - log.config.file_delete_delay_ms)
 
         def remove(name: str) -> None:
             if self._stopping:
@@ -78,7 +82,11 @@ class Removals:
                 place.folders.sync()
             each(place, over, remove)
         finally:
-            each(place, place.handles(), clear)
+            # Ten thousand logs are not asked each second in which none has deleted anything.
+            if names != self._swept:
+                self._swept = None
+                each(place, place.handles(), clear)
+                self._swept = None if left else names
 
 
 def _remove(path: str) -> None:

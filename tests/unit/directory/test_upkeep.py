@@ -12,6 +12,7 @@ from kafkalog._native import check, ffi, lib
 from kafkalog.clock import ManualClock, SystemClock
 from kafkalog.config.declare import FOREVER
 from kafkalog.config.topic import TopicConfig, flush_period_ms
+from kafkalog.directory.jobs import removals
 from kafkalog.directory.jobs.flushes import flush_all, flush_due
 from kafkalog.directory.jobs.retention import retain, retains
 from kafkalog.directory.jobs.upkeep import expire_producers
@@ -265,8 +266,8 @@ def test_a_purge_lists_nothing_while_no_name_changes(directory, tmp_path):
     gone = folder / "00000000000000000000.log.deleted"
 
     def purged():
-        files = ffi.new("size_t *")
-        check(lib.kl_log_purge(log._c, FOREVER, files))
+        files, left = ffi.new("size_t *"), ffi.new("size_t *")
+        check(lib.kl_log_purge(log._c, FOREVER, files, left))
         return files[0]
 
     def set_time(seconds):
@@ -282,6 +283,41 @@ def test_a_purge_lists_nothing_while_no_name_changes(directory, tmp_path):
     assert not gone.exists()
     gone.write_bytes(b"")  # a name of this moment always counts
     assert purged() == 1
+
+
+def test_logs_are_asked_for_deleted_files_only_while_there_may_be_some(
+    directory, clock, monkeypatch
+):
+    """Each second; a node of ten thousand partitions would ask all of them."""
+    manager = directory(topic={"segment.bytes": 1_000, "file.delete.delay.ms": 60_000})
+    asked: list[TopicPartition] = []
+    purge = removals.purge
+
+    def counted(log, before_ms):
+        asked.append(log.tp)
+        return purge(log, before_ms)
+
+    monkeypatch.setattr(removals, "purge", counted)
+
+    def checked():
+        asked.clear()
+        manager.upkeep.removals.run()
+        return len(asked)
+
+    logs = [manager.create_partition(name) for name in "abc"]
+    fill(logs[1], clock, 30)
+    assert checked() == 3  # an earlier process may have left some
+    assert checked() == 0
+    logs[1].delete_before(20)
+    gone = [name for name in os.listdir(logs[1].path) if name.endswith(".deleted")]
+    assert gone
+    assert [checked(), checked()] == [3, 3]  # they stay for a minute
+    clock.set_now_ms(clock.now_ms() + 120_000)
+    assert checked() == 3
+    assert not {*gone} & {*os.listdir(logs[1].path)}
+    assert checked() == 0
+    manager.create_partition("d")
+    assert [checked(), checked()] == [4, 0]
 
 
 def test_a_record_of_the_future_keeps_its_segment_and_is_told_of_once(directory, clock, caplog):

@@ -422,8 +422,8 @@ def test_a_purge_that_waits_for_the_disk(
 
 def purge(log: kafkalog.Log) -> int:
     """Remove all .deleted files; returns how many there were."""
-    files = ffi.new("size_t *")
-    check(lib.kl_log_purge(log._c, 2**63 - 1, files))
+    files, left = ffi.new("size_t *"), ffi.new("size_t *")
+    check(lib.kl_log_purge(log._c, 2**63 - 1, files, left))
     return int(files[0])
 
 

@@ -267,7 +267,7 @@ static kl_status compact(kl_log *log, const kl_log_state *state, kl_span *input)
 static kl_status change_ends(kl_log *log, uint8_t what, const kl_log_state *state,
                              kl_span *input) {
     int64_t bases[2];
-    size_t count;
+    size_t count, left;
     uint8_t distance = fuzz_u8(input);
     int64_t offset = state->log_start_offset + distance % 32;
     if (distance & 128) return compact(log, state, input);
@@ -276,7 +276,7 @@ static kl_status change_ends(kl_log *log, uint8_t what, const kl_log_state *stat
     case 1: return kl_log_truncate_fully(log, offset);
     case 2: return kl_log_set_start(log, KL_MIN(offset, state->high_watermark));
     case 3: return kl_log_delete_segments(log, offset, bases, 2, &count);
-    case 4: return kl_log_purge(log, INT64_MAX, &count);
+    case 4: return kl_log_purge(log, INT64_MAX, &count, &left);
     case 5:
         return kl_log_set_leader_epoch(log, state->leader_epoch + (int32_t)(offset & 3));
     case 6: return kl_log_roll(log);
