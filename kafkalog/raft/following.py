@@ -195,6 +195,11 @@ def show(step: Step, high_watermark: int) -> None:
 # ---- timers ----------------------------------------------------------------------------------
 
 
+def ready(step: Step) -> bool:
+    """True if everything that a fetch promises is on disk."""
+    return step.state.durable
+
+
 def poll_follower(step: Step, role: Follower) -> float:
     """Fetch; a voter that gets no answers stands for election.  Returns when to look again."""
     now = step.state
@@ -207,7 +212,7 @@ def poll_follower(step: Step, role: Follower) -> float:
         role = role._replace(has_fetched=False)
         step.change(role=role)
     deadline = role.fetch_at_ms if votes else step.now_ms + now.options.fetch_timeout_ms
-    if role.snapshot is not None or not now.durable:
+    if role.snapshot is not None or not ready(step):
         _, at_ms, _ = now.waits.get(role.leader_id, (0, deadline, None))
         return min(deadline, at_ms) if at_ms > step.now_ms else deadline
     if not votes and role.fetch_at_ms <= step.now_ms:

@@ -53,8 +53,8 @@ DIVERGING_VERSION_MIN = 12
 EARLIEST, LATEST = -2, -1
 GRACE_MS = 30_000
 """How long an answer may take beyond the wait requested from the leader."""
-LOOK_S = 1.0
-"""How often each replica is checked: its log start may move without us."""
+LOOK_S = 5.0
+"""How often each replica is checked: its log start may move without us, by retention."""
 HELD_S = 0.1
 """How often throttled partitions are checked."""
 PASSING = (errors.NoSpace, errors.NoMemory, errors.IoFailed, errors.CorruptMessage)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,8 +13,6 @@ from kafkalog.replication.isr import Isr, followers, told
 from kafkalog.server.partitions import has_failed
 
 if TYPE_CHECKING:
-    from threading import RLock
-
     from kafkalog.log.log import Log
     from kafkalog.metadata.image import Partition
     from kafkalog.server.network.reactor import Reactor
@@ -35,7 +34,7 @@ class LedPartitions:
     takes the lock of the partitions, which callers may hold."""
 
     def __init__(
-        self, lock: RLock, open_logs: Mapping[TopicPartition, Log], reactor: Reactor,
+        self, lock: threading.RLock, open_logs: Mapping[TopicPartition, Log], reactor: Reactor,
         broker_epochs: Callable[[], dict[int, int]],
     ) -> None:  # fmt: skip
         """`open_logs`: guarded by `lock`; `broker_epochs`: of the live brokers."""
@@ -43,6 +42,8 @@ class LedPartitions:
         self._broker_epochs = broker_epochs
         self._led: dict[TopicPartition, _Led] = {}
         self._due: set[TopicPartition] = set()  # with a proposal to be sent
+        self.news = threading.Event()
+        """Set when there is a proposal to be sent."""
         self.hands_over = False
         """True if partitions with another replica in sync refuse acks=1."""
 
@@ -113,7 +114,11 @@ class LedPartitions:
 
     def _put(self, tp: TopicPartition, led: _Led) -> None:
         self._led[tp] = led
-        (self._due.add if led.isr.due else self._due.discard)(tp)
+        if led.isr.due:
+            self._due.add(tp)
+            self.news.set()
+        else:
+            self._due.discard(tp)
 
     def publish_all(self) -> None:
         """Let the data plane report again which followers have caught up."""

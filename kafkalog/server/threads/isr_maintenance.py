@@ -38,8 +38,6 @@ HELD_MS = 5
 CAUGHT_UP_AT_ONCE = 1000
 """How many followers that caught up it takes before it looks at those that prove it."""
 RETRY_S = 0.05
-PROPOSE_S = 0.05
-"""How often it checks for changes to propose."""
 RETRY_FAILED_S = 1.0
 """How long it waits before it retries what a disk refused."""
 ASKED_AT_ONCE = 1000
@@ -76,6 +74,7 @@ class IsrMaintenance:
     def stop(self) -> None:
         """Stop; on return it proposes nothing any more."""
         self._ended.set()
+        self._replicas.led.news.set()
         self._line.close()
         for thread in self._threads:
             if thread.is_alive():
@@ -108,7 +107,9 @@ class IsrMaintenance:
             # once.
             self._live_epochs = epochs
             self._replicas.led.publish_all()
-        self._failures += self._replicas.release_failed()
+        if failures := self._replicas.release_failed():
+            self._failures += failures
+            self._replicas.led.news.set()
         now_s = time.monotonic()
         if now_s >= self._next_retry_s:
             self._next_retry_s = now_s + RETRY_FAILED_S
@@ -141,13 +142,16 @@ class IsrMaintenance:
         return {one.id: one.epoch for one in living if not one.in_controlled_shutdown}
 
     def _propose(self) -> None:
+        news = self._replicas.led.news
+        news.clear()
         if (failures := self._failures) != self._reported_failures:
             self._member.report_failed()
             self._reported_failures = failures
         due = self._replicas.led.due()
         keys = list(due)[:ASKED_AT_ONCE]
         if not keys:
-            self._ended.wait(PROPOSE_S)
+            if not self._ended.is_set():
+                news.wait()
             return
         names = {self._member.topic_id(*tp): tp.topic for tp in keys}
         body = {
