@@ -56,15 +56,17 @@ broker.session.timeout.ms={session}
 """
 
 
-def until(condition: Callable[[], object], what: str, pause_s: float = 0.001) -> None:
-    """Wait for `condition`.  Raises: RuntimeError after two minutes."""
-    pause, end_s = threading.Event(), time.monotonic() + WAIT_S
+def until(
+    condition: Callable[[], object], what: str, pause_s: float = 0.001, wait_s: float = WAIT_S
+) -> None:
+    """Wait for `condition`.  Raises: RuntimeError after `wait_s`."""
+    pause, end_s = threading.Event(), time.monotonic() + wait_s
     while True:
         with suppress(errors.KafkalogError, OSError):
             if condition():
                 return
         if time.monotonic() > end_s:
-            raise RuntimeError(f"not in {WAIT_S:g} s: {what}")
+            raise RuntimeError(f"not in {wait_s:g} s: {what}")
         pause.wait(pause_s)
 
 
@@ -85,6 +87,8 @@ class Cluster:
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
         self.directories: dict[int, Path] = {}
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.wait_s, self.pause_s = WAIT_S, 0.02
+        """How long it is waited for, and how often it is asked if all is in sync."""
         self.others: list[subprocess.Popen[bytes]] = []
         """Other processes that it needs, whose CPU time counts, too."""
         self._spent_s = 0.0  # by those that were killed
@@ -118,7 +122,7 @@ class Cluster:
         """Stop it in order."""
         process = self.processes.pop(node)
         process.send_signal(signal.SIGTERM)
-        process.wait(WAIT_S)
+        process.wait(self.wait_s)
 
     def back(self, node: int, topic: str) -> None:
         """Restart a node that was killed; return when it is in sync."""
@@ -171,8 +175,12 @@ class Cluster:
         with kafkalog.Admin(self.bootstrap) as admin:
             made = kafkalog.NewTopic(topic, config=dict(settings or {}), assignment=rows)
             admin.create_topics([made], timeout_ms=60_000).check()
-            until(lambda: self._in_sync(admin, topic, partitions), f"{topic} is in sync", 0.02)
+            self._until_in_sync(admin, topic, partitions)
         return topic
+
+    def _until_in_sync(self, admin: kafkalog.Admin, topic: str, partitions: int) -> None:
+        until(lambda: self._in_sync(admin, topic, partitions), f"{topic} is in sync",
+              self.pause_s, self.wait_s)  # fmt: skip
 
     def _in_sync(self, admin: kafkalog.Admin, topic: str, partitions: int) -> bool:
         found = admin.describe_topics([topic])[topic].partitions.values()
@@ -183,7 +191,7 @@ class Cluster:
         """Wait until all replicas are in sync."""
         with kafkalog.Admin(self.bootstrap) as admin:
             count = len(admin.describe_topics([topic])[topic].partitions)
-            until(lambda: self._in_sync(admin, topic, count), f"{topic} is in sync", 0.02)
+            self._until_in_sync(admin, topic, count)
 
     def drop_topic(self, topic: str) -> None:
         with kafkalog.Admin(self.bootstrap) as admin:
