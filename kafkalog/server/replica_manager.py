@@ -49,6 +49,9 @@ __all__ = ["ReplicaManager"]
 
 _logger = limited(__name__)
 
+OPENED_AT_ONCE = 500
+"""Replicas that are opened before they are followed, when a node starts."""
+
 CAUGHT_UP_S = 0.005
 """How often a node that shuts down looks how far its followers are."""
 
@@ -127,6 +130,8 @@ class ReplicaManager(Partitions):
         if together:
             self._change_folders(effects)
         done = self._change_together(effects) if together else set[TopicPartition]()
+        if together:
+            done |= self._follow_together([one for one in effects if one.partition not in done])
         lost = {}
         for effect in effects:
             tp = effect.partition
@@ -204,6 +209,24 @@ class ReplicaManager(Partitions):
         ).keys()
         for tp in done:
             self._retries.pop(tp, None)
+        return done
+
+    def _follow_together(self, effects: Sequence[Effect]) -> set[TopicPartition]:
+        """Open those of these replicas that are to follow, and let them, some at a time: a node
+        that starts follows nearly all of its replicas, and one after another each would send
+        fetchers another request.  Returns as `_change_together`.
+        """
+        with self._lock:
+            closed = [one for one in effects if isinstance(one, Follow)
+                      and one.partition not in self._open_logs
+                      and one.partition.topic in self._image.topics]  # fmt: skip
+        done = set[TopicPartition]()
+        for at in range(0, len(closed), OPENED_AT_ONCE):
+            those = closed[at : at + OPENED_AT_ONCE]
+            for one in those:
+                with suppress(KafkalogError, OSError):
+                    self.log(*one.partition)
+            done |= self._change_together(those)
         return done
 
     def _change_roles(self, effects: Sequence[Lead | Follow]) -> set[TopicPartition]:
