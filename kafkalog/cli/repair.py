@@ -1,7 +1,6 @@
 """`kafkalog repair`: plans how to repair what verify finds, and does it on request."""
 
 import argparse
-from pathlib import Path
 
 from kafkalog.cli.checking import checked
 from kafkalog.cli.common import UsageError, agreed, json_line, plural
@@ -42,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     actions = plan(report)
     lost: list[str] = []
     for action in actions:
-        goes = lost_with(Path(action.file), action.ranges)
+        goes = lost_with(action.file, action.ranges)
         lost += goes
         if options.json:
             row = {"kind": action.kind, "file": action.file, "why": action.why}

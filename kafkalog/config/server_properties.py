@@ -1,6 +1,5 @@
 """A server.properties file: which settings apply, and what happened to the others."""
 
-import difflib
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -150,6 +149,8 @@ def _done(name: str, known: set[str]) -> str:
     for begin, done in _FAMILIES:
         if name.startswith(begin):
             return done
+    import difflib
+
     near = difflib.get_close_matches(name, known, 1, 0.7)
     return "ignored: no setting has this name" + (f"; the nearest is {near[0]}" if near else "")
 

@@ -1,8 +1,8 @@
 """Content that an internal topic loses with its cut bytes: topics, settings, groups, commits."""
 
+import os
 import struct
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 from kafkalog.directory.manager import Manager
@@ -17,12 +17,12 @@ HEADER_BYTES = 61
 _LENGTH, _MAGIC, _CRC = 8, 16, 17
 
 
-def lost_with(file: Path, ranges: Iterable[tuple[int, int]]) -> list[str]:
+def lost_with(file: str, ranges: Iterable[tuple[int, int]]) -> list[str]:
     """A line for each record in those ranges of an internal topic's `.log`.
 
     Damaged bytes are read as far as possible.  Nothing for the topics of users.
     """
-    folder = file.absolute().parent.name
+    folder = os.path.basename(os.path.dirname(os.path.abspath(file)))
     if not folder.startswith(INTERNAL):
         return []
     lines: list[str] = []
@@ -41,8 +41,8 @@ def lost_metadata(manager: Manager) -> list[str]:
     log = manager.get(METADATA_TOPIC, 0)
     if not log.recovery.kept:
         return []
-    kept = Path(log.path) / log.recovery.kept
-    return lost_with(kept, [(0, kept.stat().st_size)])
+    kept = os.path.join(log.path, log.recovery.kept)
+    return lost_with(kept, [(0, os.path.getsize(kept))])
 
 
 def _first(data: bytes) -> tuple[bytes, bytes]:

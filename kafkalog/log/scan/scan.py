@@ -6,7 +6,6 @@ skips other columns, offsets, batches of other times and aborted transactions.
 
 from __future__ import annotations
 
-import difflib
 import operator
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -507,6 +506,8 @@ def _selection(columns: Sequence[str] | None) -> tuple[str, ...]:
         raise errors.ArgumentError(f"columns: found {columns!r}, wanted a list of names")
     for name in columns:
         if name not in _BITS:
+            import difflib
+
             near = difflib.get_close_matches(str(name), _BITS, 1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise errors.ArgumentError(f"columns: {name!r} is not one of {', '.join(_BITS)}{hint}")

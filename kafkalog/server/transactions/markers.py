@@ -3,7 +3,6 @@
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,8 @@ from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
     from kafkalog.server.transactions.inter_broker_client import InterBrokerClient
 
 __all__ = ["Markers"]
@@ -60,8 +61,11 @@ class Markers:
         self._groups = groups
         self._guards = guards
         self._thread = SerialExecutor(f"{name} markers")
-        self._openers = ThreadPoolExecutor(OPENERS, f"{name} markers")
+        self._name = name
         self._lock = threading.Lock()  # guards what follows
+        self._openers: ThreadPoolExecutor | None = None
+        """Since the first marker for a log that is not open."""
+        self._stopped = False
         self._queued = 0
         """The markers that are left for the thread."""
         self._client_markers = 0
@@ -134,7 +138,10 @@ class Markers:
     def stop(self) -> None:
         """Stop once everything requested has been started."""
         self._thread.stop()
-        self._openers.shutdown()
+        with self._lock:
+            openers, self._stopped = self._openers, True
+        if openers is not None:
+            openers.shutdown()
 
     def _begin(self, where: TopicPartition, write: Write) -> None:
         if where.topic == OFFSETS_TOPIC:
@@ -151,10 +158,23 @@ class Markers:
         if opened:
             write()
             return
+        openers = self._opening()
         try:
-            self._openers.submit(self._open, where)
+            if openers is not None:
+                openers.submit(self._open, where)
+                return
         except RuntimeError:  # no thread can start any more: the interpreter ends
-            self._open(where)
+            pass
+        self._open(where)
+
+    def _opening(self) -> "ThreadPoolExecutor | None":
+        """The threads that open logs; None: this is stopped."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        with self._lock:
+            if self._openers is None and not self._stopped:
+                self._openers = ThreadPoolExecutor(OPENERS, f"{self._name} markers")
+            return self._openers
 
     def _to_groups(
         self, where: TopicPartition, producer: Producer, done: Done, wait: bool = True
