@@ -190,11 +190,14 @@ class Checks:
             )
 
     def truncates(self, node: Node, offset: int) -> None:
-        """A committed record stays, also where this replica does not know yet that it is."""
+        """A committed record stays, also where this replica does not know yet that it is, unless it
+        follows the leader of an epoch before the one that committed it: its copy did not count."""
+        assert node.state is not None
         for base in reversed(node.disk.batches):
             if base < offset:
                 return
-            if base in self.commits and self.commits[base][0] == node.disk.batches[base]:
+            batch, shown = self.commits.get(base, (None, 0))
+            if batch == node.disk.batches[base] and shown <= node.state.epoch:
                 raise Violated(f"truncated: node {node.id} removes offset {base}, committed")
 
     def rests(self, node: Node) -> None:
