@@ -154,13 +154,16 @@ def read_snapshot(data: bytes) -> list[SnapshotEntry]:
 
 
 def read_epochs(data: bytes) -> list[tuple[int, int]]:
-    """(epoch, start offset) of each line of a `leader-epoch-checkpoint`.
+    """(epoch, start offset) of each line of a `leader-epoch-checkpoint`.  Apache Kafka creates it
+    empty, and writes it with the first epoch.
 
     Raises: ValueError with a sentence.
     """
+    if not data:
+        return []
     lines = data.decode("utf-8", "replace").splitlines()
     if lines[:1] != ["0"]:
-        raise ValueError(f"version {lines[0][:20]!r}, wanted '0'" if lines else "no bytes")
+        raise ValueError(f"version {lines[0][:20] if lines else ''!r}, wanted '0'")
     entries = []
     for number, line in enumerate(lines[2:], 3):
         match = re.fullmatch(r"(\d{1,10}) (\d{1,19})", line)

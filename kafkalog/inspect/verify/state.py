@@ -342,8 +342,11 @@ class EpochCheck:
 
     def finish(self, end_offset: int) -> None:
         """Check I3, and that a list is not missing."""
-        if self.entries is None and self.carried and not self.path.exists():
-            self.report.add("epochs-missing", self.path, "no file", "the leader epochs")
+        if not self.entries and self.carried:
+            if not self.path.exists():
+                self.report.add("epochs-missing", self.path, "no file", "the leader epochs")
+            elif not self.path.stat().st_size:
+                self.report.add("epochs-bytes", self.path, "no bytes", "the leader epochs")
         if self.usable and int(self.starts[-1]) > end_offset:
             self.report.add(
                 "epochs-ahead",

@@ -229,6 +229,16 @@ def test_a_new_topics_id_torn_by_a_power_cut_is_no_damage(transactions: Path, le
     assert verify(transactions).clean
 
 
+def test_an_empty_list_of_epochs_of_an_empty_log_is_no_damage(tmp_path: Path) -> None:
+    """Apache Kafka creates the file with the log, and writes it with the first epoch: a follower of
+    a partition that was never written keeps it empty."""
+    folder = tmp_path / "t-0"
+    with Log(folder):
+        pass
+    (folder / "leader-epoch-checkpoint").write_bytes(b"")
+    assert verify(folder).clean
+
+
 def emptied_snapshot() -> bytes:
     """A snapshot that is valid and lists no producer, although one has a transaction open."""
     from kafkalog._native import lib
