@@ -14,7 +14,7 @@ PYTHON = [
     ["config", "clock", "report", "logs", "system"],
     ["arguments", "pattern"],
     ["serializers", "metrics"],
-    ["_native"],
+    ["_native", "_pyinstaller"],
     ["wire"],
     ["batch", "security"],
     ["disk"],
