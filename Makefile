@@ -49,7 +49,7 @@ help:
 	@echo "make fuzz           fuzzing of all that takes outside bytes, KAFKALOG_FUZZ_MINUTES (10)"
 	@echo "make torture        the long forms: fuzzing, threads, crashes, power cuts"
 	@echo "make suites         the tests that other clients ship, and exporters, against a broker; an hour"
-	@echo "make platforms      the form for other systems, wheels for macOS, aarch64 and musl; most of an hour"
+	@echo "make platforms      the form for other systems, wheels for macOS, aarch64 and musl; up to 40 minutes"
 	@echo "make wheel          a wheel for Linux with glibc, in build/wheels"
 	@echo "make release        the wheels and the source, checked, with checksums and an SBOM, in build/release"
 	@echo "make test-versions  a quick subset on every Python >= 3.10 of this machine"
