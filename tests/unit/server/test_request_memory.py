@@ -81,15 +81,3 @@ def test_a_request_that_is_answered_soon_keeps_its_memory() -> None:
     topics = [{"name": "t" * 249, "partitions": []}] * 50
     commit = {"group_id": "g", "member_id": "m", "topics": topics}
     assert freed(apis.OFFSET_COMMIT, 5, commit) == []
-
-
-@pytest.mark.parametrize(("client_id", "kept"), [("c" * 200, True), ("c" * 30_000, False)])
-def test_peers_are_remembered_by_short_names_only(client_id: str, kept: bool) -> None:
-    """Others could fill the memory with long ones."""
-    raw = SimpleNamespace(
-        id=7, api_key=3, api_version=1, connection=1, correlation_id=1, subject=None,
-        client_id=client_id, peer="[::1]:40312", listener=2, principal=5, body=b"", body_bytes=0,
-    )  # fmt: skip
-    one, other = (Request(Answers(), raw) for _ in range(2))  # type: ignore[arg-type]
-    assert one.peer == other.peer == (client_id, "/::1", 2, 5, 40312)
-    assert (one.peer is other.peer) is kept
