@@ -45,7 +45,7 @@ def jars() -> None:
 
 
 def subscribe(servers: str) -> None:
-    with kafkalog.Admin(servers) as admin:
+    with kafkalog.Admin(servers, config={"enable.metrics.push": False}) as admin:
         admin.create_topic("t", 2)
         every = {"metrics": "*", "interval.ms": "500"}
         admin.alter_configs({("client_metrics", "all"): every}).check()
