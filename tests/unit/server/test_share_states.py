@@ -128,6 +128,7 @@ def test_a_write_is_carried_out_in_the_thread_that_brings_it(make_broker: MakeBr
     broker = make_broker(**ONE)
     keeper, topic = node_of(broker).persister, made(broker)
     one(keeper.initialize, InitializeState(topic, 0, 0, 0))
+    wait_for(lambda: node_of(broker).share_states._runner is None, "the end of its round")
     found: queue.SimpleQueue[Any] = queue.SimpleQueue()
     written = WriteState(topic, 0, 0, 0, 4, 2, (BATCH,))
     keeper.write("g", [written], lambda results: found.put((results, threading.get_ident())))

@@ -10,9 +10,10 @@ from uuid import UUID
 
 import pytest
 
+from kafkalog.clock import ManualClock
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.shares import reading
-from kafkalog.shares.leader import FETCH, Shares
+from kafkalog.shares.leader import CLOSED, CLOSED_MS, FETCH, Shares
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
 from tests.support.share_member import ShareMember, acquired, codes
@@ -53,9 +54,17 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
 
 
 @pytest.fixture
-def broker(make_broker: Callable[..., Broker], monkeypatch: pytest.MonkeyPatch) -> Broker:
+def clock() -> ManualClock:
+    """No timer wakes the thread of share groups."""
+    return ManualClock()
+
+
+@pytest.fixture
+def broker(
+    make_broker: Callable[..., Broker], monkeypatch: pytest.MonkeyPatch, clock: ManualClock
+) -> Broker:
     kept_in_memory(monkeypatch)
-    return make_broker()
+    return make_broker(clock)
 
 
 @pytest.fixture
@@ -115,7 +124,7 @@ def test_one_member_reads_and_the_others_try_in_turn(
 
 
 def test_a_member_that_leaves_passes_its_turn_on(
-    broker: Broker, join: Join, watch: Watch, topic: UUID
+    broker: Broker, join: Join, watch: Watch, clock: ManualClock
 ) -> None:
     members = [join(f"member-{number}") for number in range(3)]
     shares = node_of(broker).shares
@@ -128,7 +137,15 @@ def test_a_member_that_leaves_passes_its_turn_on(
         member.send_fetch(max_records=1, max_wait_ms=LONG_MS)
         wait_for(lambda wanted=count: len(entry.blocked) == wanted, "the others")
     members[1].raw.close()
-    wait_for(lambda: len(shares._sessions) == 2, "the end of the second one's session")
+
+    def ended() -> bool:
+        """One look at the connections for each that ends, as the time of locks goes on, too."""
+        look_ms = shares._timers._at.get((CLOSED, 0, "", ""), 0)
+        if shares._connections.some_ended() and look_ms > shares.now_ms():
+            clock.advance(CLOSED_MS)
+        return len(shares._sessions) == 2
+
+    wait_for(ended, "the end of the second one's session")
     watch.free.set()
     assert [of(members[0]), of(members[2])] == [{3: 1}, {1: 2}]
 
