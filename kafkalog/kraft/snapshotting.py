@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.disk.directory import Directory
@@ -75,8 +76,10 @@ class Snapshotting:
             self._try(content)
             return
         name = f"kafkalog snapshot {content.name.offset}"
-        self._thread = threading.Thread(target=self._try, args=(content,), name=name, daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._try, args=(content,), name=name, daemon=True)
+        with suppress(RuntimeError):  # no thread can be started now, or any more: as a failed write
+            thread.start()
+            self._thread = thread
 
     def join(self) -> None:
         """Wait for the snapshot that is being written, if any."""
