@@ -728,8 +728,8 @@ static kl_status purge(kl_log *log, kl_dir *dir, int64_t before_ms, size_t *file
     return KL_OK;
 }
 
-/* One deletion lets a directory of ten thousand logs ask all of them, mostly in vain: that costs one
- * call to the system. */
+/* One deletion lets a directory of ten thousand logs ask all of them, mostly in vain: that costs
+ * one call to the system each. */
 kl_status kl_log_purge(kl_log *log, int64_t before_ms, size_t *files, size_t *left) {
     *files = *left = 0;
     bool purged;

@@ -288,7 +288,7 @@ def test_a_broker_of_the_same_process_follows_without_fetching(tmp_path: Path) -
 def test_a_broker_has_all_that_is_committed_before_it_is_caught_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A topic that it does not know after its start was deleted; answers are smaller than the log."""
+    """Topics that it does not know after its start were deleted; answers are small."""
     monkeypatch.setattr(answers, "FETCH_BYTES", 1)
     with Replicas(tmp_path, [1, 2], [1]) as quorum:
         quorum.start(1)
