@@ -17,6 +17,8 @@ enum { PAGE_BYTES = 4096, BOOT_ID_BYTES = 40, VALUE_COUNT = 11, ENTRIES_AT = 8 }
 enum { PLACE_BYTES = 80, NAME_BYTES = 160 };
 enum { PUBLISH_TRIES = 100000 }; /* some 10 s */
 enum { TAKE_TRIES = 1000 };      /* some 1 s */
+/* The most pages that a process looks at in its sweep, as its first log waits for that. */
+enum { SWEEP_MAX = 1000 };
 /* After the page: row i has entry i of each index. */
 enum {
     ROW_BYTES = OFFSET_ENTRY_BYTES + TIME_ENTRY_BYTES,
@@ -114,6 +116,16 @@ static bool end_page(int fd) {
     return dead;
 }
 
+/* The number of the first entry to look at: drawn, so that each is looked at by some process. */
+static size_t first_to_sweep(DIR *dir) {
+    size_t count = 0, drawn = 0;
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
+        count += entry->d_name[0] != '.';
+    rewinddir(dir);
+    if (count <= SWEEP_MAX || !kl_system_random(&drawn, sizeof drawn)) return 0;
+    return drawn % (count - SWEEP_MAX + 1);
+}
+
 /* Remove pages of dead writers: once per process, so that killed writers do not accumulate.  A page
  * being taken over is locked. */
 static void sweep(const char *folder) {
@@ -121,8 +133,10 @@ static void sweep(const char *folder) {
     if (atomic_flag_test_and_set(&swept)) return;
     DIR *dir = opendir(folder);
     if (dir == NULL) return;
+    size_t first = first_to_sweep(dir), number = 0;
     for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
-        if (entry->d_name[0] == '.') continue;
+        if (entry->d_name[0] == '.' || number++ < first) continue;
+        if (number > first + SWEEP_MAX) break;
         int fd = kl_open_at(dirfd(dir), entry->d_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
         if (fd < 0) continue;
         page_layout head;

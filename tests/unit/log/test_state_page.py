@@ -87,11 +87,27 @@ def test_the_sweep_leaves_other_containers_pages_alone(tmp_path):
     struct.pack_into("<QQQqQ", page, 0, magic, 0, 2, 1 << 30, pids)
     dead.write_bytes(page)
     try:
-        open_elsewhere(path)
-        assert other.exists() and not dead.exists()
+        while dead.exists():  # one process may not look at all pages
+            open_elsewhere(path)
+        assert other.exists()
     finally:
         other.unlink(missing_ok=True)
         dead.unlink(missing_ok=True)
+
+
+@root
+def test_a_sweep_looks_at_a_bounded_number_of_pages(given_away):
+    """The first log of a process waits for it, and other processes may have many pages."""
+    place = SHM / f"kafkalog-{USER}"
+    place.mkdir(mode=0o700)
+    os.chown(place, USER, -1)
+    left = [place / f"0-{number:x}" for number in range(3_000)]
+    for page in left:
+        page.write_bytes(b"")
+    open_elsewhere(given_away)
+    assert 2_000 <= sum(page.exists() for page in left) < 3_000
+    while any(page.exists() for page in left):
+        open_elsewhere(given_away)
 
 
 WRITER = """
