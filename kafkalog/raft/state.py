@@ -147,7 +147,7 @@ class State(NamedTuple):
 
 
 PLACES = {name: place for place, name in enumerate(State._fields)}
-"""Of the fields; `State._replace` takes most of the time of a step."""
+"""The place of each field: `State._replace` would take most of the time of a step."""
 
 
 class Step:

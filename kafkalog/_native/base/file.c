@@ -1,10 +1,10 @@
 /* file.c: the files of logs, and the limit on open ones.
  *
- * A file's `state` holds its pin count, a bit for an open `fd`, and one for what a sync has to cover.
- * A pin adds one and checks the first bit; a write sets the second before its unpin; an eviction
- * swaps "open, synced, no pins" for "closed" atomically, so each sees the others.  Rare operations
- * take locks: opening (one at a time per file), a sync, and the ring of open files.  Lock order:
- * opening, then the cache's; a sync holds neither. */
+ * A file's `state` holds its pin count, a bit for an open `fd`, and one for what a sync has to
+ * cover.  A pin adds one and checks the first bit; a write sets the second before its unpin; an
+ * eviction swaps "open, synced, no pins" for "closed" atomically, so each sees the others.  Rare
+ * operations take locks: opening (one at a time per file), a sync, and the ring of open files.
+ * Lock order: opening, then the cache's; a sync holds neither. */
 #include "file.h"
 
 #include <errno.h>
