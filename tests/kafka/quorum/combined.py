@@ -8,17 +8,19 @@ import secrets
 import subprocess
 import sys
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import kafkalog
 from kafkalog.batch.walk import whole_batches
 from kafkalog.cli import main
 from kafkalog.client.calls.quorum import QuorumInfo
 from kafkalog.disk.layout import METADATA_TOPIC, random_topic_id, uuid_text
+from kafkalog.wire import apis
 from tests.kafka.cluster.members import OURS, SETTINGS, Members, until
-from tests.kafka.quorum.nodes import Process
+from tests.kafka.quorum.nodes import OPEN, Dress, Process
 from tests.support import apache
 from tests.support.copies import batches_in
 
@@ -44,12 +46,26 @@ class Combined(Process):
     It keeps its number, directory, address and file whatever its kind, so it can change hands.
     """
 
-    def __init__(self, home: Path, number: int, cluster: str) -> None:
-        super().__init__(home, number, cluster, apache.free_port(), "", [])
-        self.controller = f"127.0.0.1:{apache.free_port()}"
+    def __init__(
+        self, home: Path, number: int, cluster: str, protected: Callable[[str], Dress] | None
+    ) -> None:  # fmt: skip
+        """`protected`: see CombinedNodes."""
+        port, controller = apache.free_port(), apache.free_port()
+        self._more, dress = "", OPEN
+        if protected is not None:
+            where = {"OUTSIDE": port, "INSIDE": apache.free_port(), "CONTROLLER": controller}
+            dress = protected(",".join(f"{n}://127.0.0.1:{p}" for n, p in where.items()))
+            self._more = dress.settings(False, port)
+        super().__init__(home, number, cluster, port, "", [], dress=dress)
+        self.controller = f"127.0.0.1:{controller}"
         """Where its controller listens."""
         self.directory_id = uuid_text(random_topic_id())
         """The id that its directory gets if it is one of the first voters."""
+
+    @property
+    def client(self) -> Mapping[str, str]:
+        """The settings of an administrator."""
+        return self._dress.client
 
     @property
     def properties(self) -> Path:
@@ -63,9 +79,9 @@ class Combined(Process):
             node=self.number, port=self.port, controller=self.controller.rpartition(":")[2],
             voters=voters, data=self.data,
         )  # fmt: skip
-        text += "".join(f"{name}={value}\n" for name, value in SETTINGS.items())
+        text += "".join(f"{name}={value}\n" for name, value in SETTINGS.items()) + self._more
         self._properties.write_text(text)
-        self._formatted = [*formatted]
+        self._formatted = [*formatted, *self._dress.formatted]
 
     def stop(self) -> int:
         """Ours ends well; Java says that a signal ended it."""
@@ -80,14 +96,18 @@ class CombinedNodes(Members):
     controller_is_told = False  # brokers of KRaft name any broker
 
     def __init__(
-        self, home: Path, first: Iterable[int], later: Iterable[int] = (), dynamic: bool = True
+        self, home: Path, first: Iterable[int], later: Iterable[int] = (), dynamic: bool = True,
+        protected: Callable[[str], Dress] | None = None,
     ) -> None:  # fmt: skip
         """`first`: the nodes that the cluster begins with; `later`: those that may join;
-        `dynamic`: the voters are in the metadata log (KIP-853), not in the settings."""
+        `dynamic`: the voters are in the metadata log (KIP-853), not in the settings; `protected`:
+        how, with these `listeners`: OUTSIDE, INSIDE and CONTROLLER."""
         home.mkdir()
         self.cluster = urlsafe_b64encode(b"k" + secrets.token_bytes(15)).decode().rstrip("=")
         first, later = [*first], [*later]
-        self.nodes = {n: Combined(home, n, self.cluster) for n in (*first, *later)}
+        self.nodes = {n: Combined(home, n, self.cluster, protected) for n in (*first, *later)}
+        self.client = dict(self.nodes[first[0]].client)
+        """The settings of an administrator."""
         self.bootstrap = ",".join(node.address for node in self.nodes.values())
         founders = [self.nodes[n] for n in first]
         named = ",".join(f"{one.number}@{one.controller}:{one.directory_id}" for one in founders)
@@ -103,7 +123,7 @@ class CombinedNodes(Members):
     def __enter__(self) -> CombinedNodes:
         with contextlib.ExitStack() as undo:
             undo.callback(self._kill)
-            self.admin = undo.enter_context(kafkalog.Admin(self.bootstrap))
+            self.admin = undo.enter_context(kafkalog.Admin(self.bootstrap, config=self.client))
             self._open = undo.pop_all()
         return self
 
@@ -115,6 +135,11 @@ class CombinedNodes(Members):
             node.kill()
 
     # ---- queries -----------------------------------------------------------------------------
+
+    def metadata(self, node: Any) -> Any:
+        with contextlib.suppress(OSError, kafkalog.KafkalogError), node.connection() as made:
+            return made.call(apis.METADATA, {"topics": None}, 12)
+        return None
 
     def quorum(self) -> QuorumInfo:
         return self.try_until(self.admin.describe_quorum, "the quorum is described")
