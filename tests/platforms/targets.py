@@ -67,7 +67,8 @@ TARGETS = (
         "aarch64-linux-gnu.2.28",
         "linux-aarch64",
         "manylinux_2_28_aarch64",
-        # Sums, files, processes and threads that share a log, a broker, a client.
+        # Sums, files, processes and threads that share a log, a broker, a client.  No state pages:
+        # qemu shows a process another time of its own start than others see.
         tests=(
             "unit/base",
             "unit/batch/test_format.py",
@@ -75,7 +76,6 @@ TARGETS = (
             "unit/log/test_concurrent_searches.py",
             "unit/log/test_readers.py",
             "unit/log/test_recovery_point.py",
-            "unit/log/test_state_page.py",
             "unit/plane/test_produce.py",
             "unit/plane/test_races.py",
             "unit/server/test_restart.py",

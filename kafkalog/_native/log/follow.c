@@ -5,7 +5,8 @@
 
 enum {
     RELOAD_TRIES = 2000, /* a few seconds: long changes of segments are rare */
-    PAGE_LOOK_MS = 1000  /* how often a reader checks that its writer lives */
+    PAGE_LOOK_MS = 1000, /* how often a reader checks that its writer lives */
+    TICK_MS = 50         /* more than the tick of Linux's clock of files, 1 to 10 ms */
 };
 
 /* ---- after a writer ------------------------------------------------------------------ */
@@ -59,13 +60,13 @@ static kl_status look_at_folder(kl_log *log, bool *changed, bool *grown) {
     *changed = folder_ns != log->seen_folder_ns || log->generation < 0 ||
                !log->version->count || bytes < kl_log_active(log)->size;
     *grown = bytes != log->seen_bytes;
-    log->seen_folder_ns = folder_ns;
+    log->seen_folder_ns = kl_log_folder_tells(&folder, TICK_MS) ? folder_ns : -1;
     log->seen_bytes = bytes;
     return status;
 }
 
 static kl_status reload_by_folder(kl_log *log, kl_dir *dir) {
-    bool changed, grown;
+    bool changed = false, grown = false;
     kl_recovery recovery = {.truncated_pos = -1};
     kl_status status = look_at_folder(log, &changed, &grown);
     if (status || (!changed && !grown)) return status;
@@ -73,7 +74,8 @@ static kl_status reload_by_folder(kl_log *log, kl_dir *dir) {
         status = KL_E_STALE;
         for (int tries = 0; status == KL_E_STALE && tries < 100; tries++)
             status = kl_log_load(log, dir, &recovery);
-        if (!status) status = look_at_folder(log, &changed, &grown);
+        /* What was seen is from before the load: a change during it shows at the next look. */
+        log->seen_bytes = -1;
     } else {
         status = kl_log_extend_tail(log, kl_log_active(log), &log->log_end);
         if (!status)

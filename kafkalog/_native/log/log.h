@@ -203,6 +203,10 @@ void kl_log_claim(kl_log *log);
 void kl_log_settle_changes(kl_log *log);
 void kl_log_release(kl_log *log); /* locked before and after */
 
+/* True if a directory's modification time tells of every later change of its names: it is set, and
+ * not of the last `tick_ms`, whose changes may all have one time. */
+bool kl_log_folder_tells(const struct stat *folder, int64_t tick_ms);
+
 /* ---- read.c ------------------------------------------------------------------------ */
 /* True if a writer's read from `offset` needs no index from disk.  Waits only for the lock. */
 bool kl_log_is_at_hand(kl_log *log, int64_t offset);

@@ -270,3 +270,11 @@ kl_status kl_log_configure(kl_log *log, const kl_log_config *config) {
     kl_log_leave(log);
     return KL_OK;
 }
+
+/* ---- its folder ---------------------------------------------------------------------- */
+
+bool kl_log_folder_tells(const struct stat *folder, int64_t tick_ms) {
+    int64_t seconds = (int64_t)folder->st_mtim.tv_sec;
+    int64_t modified_ms = seconds * 1000 + folder->st_mtim.tv_nsec / 1000000;
+    return seconds > 0 && kl_now_ms() - modified_ms > tick_ms;
+}

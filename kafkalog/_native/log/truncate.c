@@ -690,16 +690,12 @@ out:
     return status;
 }
 
-/* True if a directory's modification time tells of every later change of its names: it is set, and
- * not of this moment, whose changes may all have one time. */
-static bool tells(const struct stat *folder) {
-    int64_t seconds = (int64_t)folder->st_mtim.tv_sec;
-    return seconds > 0 && kl_now_ms() - seconds * 1000 > 2000;
-}
+enum { COARSE_TICK_MS = 3000 }; /* more than any file system's: a purge can wait */
 
 /* True if no name has changed since the folder had no .deleted file. */
 static bool is_purged(const struct stat *folder, const struct timespec *purged) {
-    return tells(folder) && folder->st_mtim.tv_sec == purged->tv_sec &&
+    return kl_log_folder_tells(folder, COARSE_TICK_MS) &&
+           folder->st_mtim.tv_sec == purged->tv_sec &&
            folder->st_mtim.tv_nsec == purged->tv_nsec;
 }
 
@@ -719,7 +715,8 @@ static kl_status is_purged_now(kl_log *log, bool *purged) {
 static kl_status purge(kl_log *log, kl_dir *dir, int64_t before_ms, size_t *files,
                        size_t *left) {
     struct stat folder;
-    const bool known = kl_io->fstat(dir->fd, &folder) == 0 && tells(&folder);
+    const bool known =
+        kl_io->fstat(dir->fd, &folder) == 0 && kl_log_folder_tells(&folder, COARSE_TICK_MS);
     kl_status status = kl_log_unlink_deleted(dir, before_ms, files, left);
     if (status || !known || *files + *left > 0) return status;
     kl_lock(&log->lock);
