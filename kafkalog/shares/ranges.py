@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 __all__ = ["Range", "Ranges"]
@@ -12,16 +11,18 @@ __all__ = ["Range", "Ranges"]
 V = TypeVar("V")
 
 
-@dataclass(slots=True)
 class Range(Generic[V]):
     """Offsets from `first` to `last`, both included, that have the same value; never changed.
 
-    A NamedTuple is not generic before CPython 3.11, and a frozen dataclass is slow to make.
+    No NamedTuple, as that cannot be generic before CPython 3.11.
     """
 
-    first: int
-    last: int
-    value: V
+    __slots__ = ("first", "last", "value")
+
+    def __init__(self, first: int, last: int, value: V) -> None:
+        self.first = first
+        self.last = last
+        self.value = value
 
     @property
     def size(self) -> int:
@@ -133,6 +134,6 @@ class Ranges(Generic[V]):
 
 def _size(ranges: Iterable[Range[Any]]) -> int:
     size = 0
-    for first, last, _ in ranges:
-        size += last - first + 1
+    for one in ranges:
+        size += one.last - one.first + 1
     return size
