@@ -93,7 +93,7 @@ def needed(folders: list[str]) -> set[str]:
 @pytest.mark.parametrize(("script", "folders"), [
     (".ci/sparks", r"(tests/spark)$"), (".ci/versions", r'^tests="([^"]+)"'),
 ])  # fmt: skip
-def test_environments_of_other_versions_have_what_their_tests_import(
+def test_environments_of_other_versions_have_the_imports_of_their_tests(
     script: str, folders: str
 ) -> None:
     commands = re.sub(r"#.*", "", read(script))
