@@ -77,7 +77,7 @@ class ConsumerWorld(World[GroupCoordinatorState]):
     ) -> None:
         super().__init__(seed, PATIENCE, APPEND_ERRORS)
         self.make_core = core
-        self.settings = EACH_SETTINGS[seed % len(EACH_SETTINGS)]
+        self.settings = self.settings_of(seed)
         self.owners: dict[Partition, Consumer] = {}
         self.told = 0
         """Partitions that were given to members."""
@@ -86,6 +86,9 @@ class ConsumerWorld(World[GroupCoordinatorState]):
         self.loses_unfinished = False
         self.offset = 0
         self.restart()
+
+    def settings_of(self, seed: int) -> Any:
+        return EACH_SETTINGS[seed % len(EACH_SETTINGS)]
 
     def new_core(self) -> GroupCoordinatorState:
         rng = self.rng

@@ -44,7 +44,7 @@ class MixedWorld(ConsumerWorld):
         self.was_classic: bool | None = None
         super().__init__(seed, core)
 
-    def settings(self) -> Any:
+    def settings_of(self, seed: int) -> Any:
         return config(
             group_consumer_session_timeout_ms=modern.SESSION_MS,
             group_consumer_heartbeat_interval_ms=modern.HEARTBEAT_MS,
@@ -53,11 +53,6 @@ class MixedWorld(ConsumerWorld):
             offsets_commit_timeout_ms=5_000,
             group_consumer_migration_policy=self.policy,
         )
-
-    def new_core(self) -> GroupCoordinatorState:
-        rng = self.rng
-        make_id = lambda: f"{rng.getrandbits(32):08x}"  # noqa: E731
-        return self.make_core(self.settings(), make_id, modern.KNOWN, modern.SEEN)
 
     def step(self, event: Callable[[Any], None]) -> None:
         """As World.step; counts how often the group changes its protocol."""
@@ -96,7 +91,7 @@ class MixedWorld(ConsumerWorld):
             group.is_classic and group.state is not State.STABLE
         ):
             return
-        other = GroupCoordinatorState(self.settings(), str)
+        other = GroupCoordinatorState(self.settings, str)
         shard = other.new_shard(0, 0)
         other.load(shard, self.journal.read(0), self.wall_ms)
         loaded = picture(shard.groups.get(GROUP))

@@ -205,13 +205,14 @@ class Bench(Generic[C]):
         """Send a request."""
         data = api.encode_request(version, fields)
         reply = Reply(api, version)
-        network = self.network or Network(lambda: self.now_ms)
-        if (same := network.answered(client_id, data)) is not None:
-            reply(same)
-            return reply
-        answer, repeat = network.passing(client_id, data, reply)
         rows = partial(api.response.rows, version)
         body = api.decode_request(version, data)
-        request = Call(body, version, client_id, HOST, answer, rows=rows, repeat=repeat)
+        request = Call(body, version, client_id, HOST, reply, rows=rows)
+        if self.network is not None:
+            if (same := self.network.answered(client_id, data)) is not None:
+                reply(same)
+                return reply
+            answer, repeat = self.network.passing(client_id, data, reply)
+            request = request._replace(answer=answer, repeat=repeat)
         self.step(lambda step: self.core.request(api, request, step))
         return reply
