@@ -44,9 +44,23 @@ static kl_status load_by_page(kl_log *log, kl_dir *dir, const kl_page_values *va
     return status;
 }
 
-/* Without a page, the folder's modification time and the last file's size show changes. */
-static kl_status look_at_folder(kl_log *log, bool *changed, bool *grown) {
+/* A sum of the names in a directory. */
+static kl_status sum_names(kl_dir *dir, uint32_t *sum) {
+    kl_names names = {0};
+    kl_status status = kl_dir_list(dir, &names);
+    *sum = 0;
+    for (size_t i = 0; i < names.count && !status; i++) /* and the 0 at its end */
+        *sum = kl_crc32c_more(*sum, (const uint8_t *)names.names[i],
+                              strlen(names.names[i]) + 1);
+    kl_names_free(&names);
+    return status;
+}
+
+/* Without a page, the folder's modification time and the last file's size show changes.  Changes
+ * within a tick of the clock have one time, so the names are compared until it is over. */
+static kl_status look_at_folder(kl_log *log, kl_dir *dir, bool *changed, bool *grown) {
     struct stat folder;
+    uint32_t names = log->seen_names;
     if (kl_io->fstatat(AT_FDCWD, log->path, &folder, 0) != 0)
         return kl_fail_errno(errno, "log %s", log->path);
     int64_t folder_ns =
@@ -57,25 +71,30 @@ static kl_status look_at_folder(kl_log *log, bool *changed, bool *grown) {
         status = kl_file_stat(kl_log_active(log)->file, &bytes, &modified_ms);
     /* Never written, or deleted. */
     if (status == KL_E_NOT_FOUND || status == KL_E_STALE) status = KL_OK;
-    *changed = folder_ns != log->seen_folder_ns || log->generation < 0 ||
-               !log->version->count || bytes < kl_log_active(log)->size;
+    const bool tells = kl_log_folder_tells(&folder, TICK_MS);
+    if (!status && !(tells && log->seen_tells)) status = sum_names(dir, &names);
+    *changed = folder_ns != log->seen_folder_ns || names != log->seen_names ||
+               log->generation < 0 || !log->version->count ||
+               bytes < kl_log_active(log)->size;
     *grown = bytes != log->seen_bytes;
-    log->seen_folder_ns = kl_log_folder_tells(&folder, TICK_MS) ? folder_ns : -1;
+    log->seen_folder_ns = folder_ns;
     log->seen_bytes = bytes;
+    log->seen_names = names;
+    log->seen_tells = tells;
     return status;
 }
 
 static kl_status reload_by_folder(kl_log *log, kl_dir *dir) {
     bool changed = false, grown = false;
     kl_recovery recovery = {.truncated_pos = -1};
-    kl_status status = look_at_folder(log, &changed, &grown);
+    kl_status status = look_at_folder(log, dir, &changed, &grown);
     if (status || (!changed && !grown)) return status;
     if (changed) {
         status = KL_E_STALE;
         for (int tries = 0; status == KL_E_STALE && tries < 100; tries++)
             status = kl_log_load(log, dir, &recovery);
         /* What was seen is from before the load: a change during it shows at the next look. */
-        log->seen_bytes = -1;
+        if (!status && log->version->count) log->seen_bytes = kl_log_active(log)->size;
     } else {
         status = kl_log_extend_tail(log, kl_log_active(log), &log->log_end);
         if (!status)

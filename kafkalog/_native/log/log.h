@@ -82,8 +82,10 @@ struct kl_log {
     unsigned next_hint;
     kl_statepage *page;     /* NULL: none */
     int64_t page_looked_ms; /* a reader: time of its last check that the writer lives */
-    int64_t seen_folder_ns; /* a reader without a page: the folder's modification time */
-    int64_t seen_bytes;     /* and the last .log's size, at the last look */
+    int64_t seen_folder_ns; /* a reader without a page: the folder's modification time, */
+    int64_t seen_bytes;     /* the last .log's size, */
+    uint32_t seen_names;    /* and a sum of the names, at the last look; */
+    bool seen_tells;        /* the time shows every later change, so they were not summed */
     uint64_t jitter_state;
 
     kl_sync_job sync; /* flush.c */
