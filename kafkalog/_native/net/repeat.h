@@ -17,8 +17,9 @@ struct kl_repeat {
     uint8_t data[]; /* the request without its correlation id, and the body of the answer */
 };
 
-/* For a taken request and the body of its answer, with two holders; NULL: no memory, or they are
- * too large to be kept. */
+/* For a request that Python has, by the thread that answers it, and the body of its answer; with
+ * two holders.  The frame must be unread (see kl_up_read): of one that was read, the network thread
+ * may release the memory at any time.  NULL: no memory, or they are too large to be kept. */
 kl_repeat *kl_repeat_new(const kl_request *request, kl_span answer, uint64_t mark);
 /* One holder less.  NULL is fine. */
 void kl_repeat_drop(kl_repeat *repeat);

@@ -298,7 +298,9 @@ kl_status kl_up_answer_repeatedly(kl_up *up, uint64_t id, const kl_refusal *answ
     kl_status status = take_back(up, id, &exchange);
     if (status) return status;
     status = put_answer(exchange, answer->body, answer->bytes, answer->header_version);
-    if (!status) {
+    /* Only kl_up_read sets `read`, under the lock and while the exchange is in its slot.  So it
+     * is final now, and if it is not set, no letter releases the frame before the answer does. */
+    if (!status && !atomic_load(&exchange->read)) {
         const kl_span body = {answer->body, answer->bytes};
         *out = exchange->repeat = kl_repeat_new(&exchange->request, body, mark);
     }

@@ -9,6 +9,7 @@ import pytest
 
 from kafkalog.server.network.raw_request import RawRequest
 from kafkalog.server.network.repeats import Repeat
+from kafkalog.server.request import SMALL_BYTES
 from tests.support.waiting import wait_for
 from tests.unit.net.network import METADATA, Client, Server
 
@@ -21,15 +22,18 @@ class Beats(Server):
     """A server whose answers are the number of requests that came to Python; each is repeated."""
 
     def __init__(
-        self, end: Callable[[Repeat], None] = lambda _repeat: None, *, manual_clock: bool = False
+        self,
+        before: Callable[[Repeat, RawRequest], None] = lambda _repeat, _taken: None,
+        *,
+        manual_clock: bool = False,
     ) -> None:
-        """`end`: called before the answer."""
+        """`before`: called before the answer."""
         self.repeats: list[Repeat] = []
 
         def answer(taken: RawRequest) -> None:
             found = Repeat(self.reactor, self.reactor.repeat_mark())
             self.repeats.append(found)
-            end(found)
+            before(found, taken)
             found.answer(taken.id, str(len(self.repeats)).encode(), 1)
 
         super().__init__(answer, manual_clock=manual_clock, num_network_threads=1)
@@ -87,16 +91,40 @@ def test_it_ends_when_python_says_so() -> None:
 
 
 def test_one_that_ends_before_its_answer_is_not_repeated() -> None:
-    def by_mark(repeat: Repeat) -> None:
+    def by_itself(repeat: Repeat, _taken: RawRequest) -> None:
+        repeat.end()
+
+    def by_mark(repeat: Repeat, _taken: RawRequest) -> None:
         repeat._reactor.end_repeats()
 
-    for end in (Repeat.end, by_mark):
+    for end in (by_itself, by_mark):
         with Beats(end) as server, server.client() as client:
             assert [ask(client, 1), ask(client, 2)] == [b"1", b"2"]
 
 
 def test_a_large_request_is_not_kept() -> None:
     body = bytes(4_000)
+    with Beats() as server, server.client() as client:
+        assert [ask(client, 1, body), ask(client, 2, body)] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("size", [4, SMALL_BYTES], ids=["small", "large"])
+def test_a_request_that_was_read_is_not_kept(size: int) -> None:
+    """Its memory is the network thread's again, which may use it while the answer is given."""
+
+    def read(repeat: Repeat, taken: RawRequest) -> None:
+        repeat._reactor.read(taken.id)
+
+    count = 200
+    with Beats(read) as server, server.client() as client:
+        found = [ask(client, number, bytes(size)) for number in range(count)]
+        assert found == [str(number).encode() for number in range(1, count + 1)]
+        assert server.repeated == 0
+
+
+def test_a_request_that_a_handler_reads_early_is_not_kept() -> None:
+    """A body above SMALL_BYTES."""
+    body = bytes(SMALL_BYTES + 1)
     with Beats() as server, server.client() as client:
         assert [ask(client, 1, body), ask(client, 2, body)] == [b"1", b"2"]
 
