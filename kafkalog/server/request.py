@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from kafkalog.logs.limit import limited
 from kafkalog.server.decoded_bytes import COUNTED_BYTES, DecodedBytes
 from kafkalog.server.failed_answers import UNEXPECTED, failed_answer
+from kafkalog.server.network.repeats import Repeat
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.controller import (
@@ -20,7 +21,6 @@ from kafkalog.wire.values import Rows
 if TYPE_CHECKING:
     from kafkalog.server.error_counts import ErrorCounts
     from kafkalog.server.network.raw_request import Answers, RawRequest
-    from kafkalog.server.network.repeats import Repeat
 
 __all__ = ["Meter", "Peer", "Request"]
 
@@ -89,8 +89,8 @@ class Request:
     """One request from the network threads; it is answered exactly once."""
 
     __slots__ = (
-        "_adjust", "_change", "_counted", "_id", "_reactor", "api", "body", "connection",
-        "correlation_id", "cut", "errors", "meter", "peer", "repeat", "size", "subject", "version",
+        "_adjust", "_change", "_counted", "_id", "_reactor", "_repeat", "api", "body", "connection",
+        "correlation_id", "cut", "errors", "meter", "peer", "size", "subject", "version",
     )  # fmt: skip
 
     def __init__(self, reactor: "Answers", raw: "RawRequest") -> None:
@@ -120,8 +120,7 @@ class Request:
         self.errors: ErrorCounts | None = None
         """Counts the error codes of the answer."""
         self._counted: DecodedBytes | None = None
-        self.repeat: Repeat | None = None
-        """Repeats the answer to the same request; None: nothing does."""
+        self._repeat: Repeat | None = None
 
     def decode(self) -> None:
         """Decode `body` into a Struct.
@@ -201,7 +200,7 @@ class Request:
             data = self.api.encode_response(self.version, response)
         except Exception as problem:
             _logger.error("%r: its answer cannot be encoded", self, exc_info=problem)
-            self.repeat = None
+            self._repeat = None
             code = ErrorCode.UNKNOWN_SERVER_ERROR
             failed = failed_answer(self.api, self.version, self.body, code, UNEXPECTED)
             if failed is None:
@@ -220,10 +219,15 @@ class Request:
             response = self.api.decode_response(self.version, data)
             response.throttle_time_ms = ms
             data = self.api.encode_response(self.version, response)
-        if self.repeat is not None and header_version >= 0:
-            self.repeat.answer(self._id, data, header_version)
+        if self._repeat is not None and header_version >= 0:
+            self._repeat.answer(self._id, data, header_version)
         else:
             self._reactor.answer(self._id, data, header_version)
+
+    def repeated(self, mark: int) -> Repeat:
+        """Have C repeat the answer, which comes later, to the same request; see Repeat."""
+        self._repeat = Repeat(self._reactor, mark)
+        return self._repeat
 
     def again(self) -> None:
         """Hand a Produce or Fetch back to C: what it needed is there now."""
@@ -259,8 +263,8 @@ class Request:
         self._reactor.refuse(self._id, data, header_version, delay_ms)
 
     def unheard(self) -> None:
-        """From now on, close the connection instead of sending the answer."""
-        self.repeat = None
+        """From now on, close the connection instead of sending the answer.  For a request that no
+        handler has."""
         self._reactor = _Unheard(self._reactor)
 
     def __repr__(self) -> str:
@@ -276,6 +280,11 @@ class _Unheard:
         self._reactor = reactor
 
     def answer(self, request_id: int, _body: bytes, _header_version: int) -> None:
+        self._reactor.drop(request_id)
+
+    def answer_repeatedly(
+        self, request_id: int, _body: bytes, _header_version: int, _mark: int
+    ) -> Any:  # fmt: skip
         self._reactor.drop(request_id)
 
     def again(self, request_id: int, *, heard: bool = False) -> None:

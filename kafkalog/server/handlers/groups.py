@@ -13,7 +13,6 @@ from kafkalog.security.permissions import CLUSTER_NAME, Kind, Operation
 from kafkalog.server.failures import code_of
 from kafkalog.server.handlers.common import call_of, node_entry
 from kafkalog.server.journal import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
-from kafkalog.server.network.repeats import Repeat
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.server.topics import internal_topic
@@ -110,19 +109,13 @@ def to_consumer_groups(node: Node, request: Request) -> dict[str, Any] | None:
             )
             call = call._replace(visible=visible)
         elif not node.quotas.active:
-            call = call._replace(repeat=partial(_repeated, node, request, mark))
+            call = call._replace(repeat=partial(request.repeated, mark))
         node.coordinator.submit(request.api, call, here=True)
         return None
     unsupported: dict[str, Any] = {"error_code": ErrorCode.UNSUPPORTED_VERSION}
     if request.api is apis.CONSUMER_GROUP_HEARTBEAT:
         return unsupported
     return {"groups": [{"group_id": one, **unsupported} for one in request.body.group_ids]}
-
-
-def _repeated(node: Node, request: Request, mark: int) -> Repeat:
-    """Have the answer to a heartbeat repeated by C."""
-    request.repeat = Repeat(node.reactor, mark)
-    return request.repeat
 
 
 def to_share_groups(node: Node, request: Request) -> dict[str, Any] | None:

@@ -16,6 +16,11 @@ class Answers(Protocol):
     def answer(self, request_id: int, body: bytes, header_version: int, /) -> None:
         """Send an answer."""
 
+    def answer_repeatedly(
+        self, request_id: int, body: bytes, header_version: int, mark: int
+    ) -> Any:  # fmt: skip
+        """Send an answer, and have it repeated; None: it is not repeated."""
+
     def again(self, request_id: int, *, heard: bool = True) -> None:
         """Hand it back to C."""
 

@@ -229,7 +229,7 @@ class Reactor(Rights, Counters):
         self, request_id: int, body: bytes, header_version: int, mark: int
     ) -> Any:  # fmt: skip
         """As `answer`; the same request, if its connection sends it next, is answered so without
-        Python, until the kl_repeat that is returned is ended or the mark is another one.  NULL:
+        Python, until the kl_repeat that is returned is ended or the mark is another one.  None:
         it is not repeated.  See kafkalog.server.network.repeats.
 
         Raises: NotFound, when the request has ended.
@@ -237,7 +237,7 @@ class Reactor(Rights, Counters):
         answer = ffi.new("kl_refusal *", (ffi.from_buffer(body), len(body), header_version, 0))
         out = ffi.new("kl_repeat **")
         check(lib.kl_server_answer_repeatedly(self._c, request_id, answer, mark, out))
-        return out[0]
+        return None if out[0] == ffi.NULL else out[0]
 
     def repeat_mark(self) -> int:
         """The mark of answers that are repeated."""

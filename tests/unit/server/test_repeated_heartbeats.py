@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from kafkalog.clock import ManualClock
 from kafkalog.server.broker import Broker
 from kafkalog.wire import apis
@@ -164,6 +166,19 @@ def test_a_fault_hits_them(broker: Broker) -> None:
         hit = beat(raws[0], "m0", epoch)
         assert hit.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
         assert not beat(raws[0], "m0", epoch).error_code
+
+
+def test_a_dropped_response_is_not_sent(broker: Broker) -> None:
+    """Nor is it repeated: the next heartbeat comes to the coordinator."""
+    with settled(broker, 1) as (raws, epoch), Raw(broker.bootstrap_servers) as later:
+        for _ in range(3):
+            beat(raws[0], "m0", epoch)
+        broker.faults.drop_response(BEAT)
+        with pytest.raises(ConnectionError):
+            beat(raws[0], "m0", epoch)
+        before = repeated(broker)
+        assert not beat(later, "m0", epoch).error_code
+        assert repeated(broker) == before
 
 
 def test_they_are_counted_as_others(broker: Broker) -> None:
