@@ -67,7 +67,7 @@ class Fault:
         client_id: str | None,
     ) -> None:  # fmt: skip
         self.api = api
-        """The partitions it hits; None: all."""
+        """The API whose requests it hits; None: all."""
         self.does = does
         self.times = times
         """How many requests it hits; None: all, until it is removed."""
@@ -201,7 +201,11 @@ class Faults:
 
     def _settle(self) -> None:
         """Let the data plane pass on the APIs that faults name.  The caller holds the lock."""
-        wanted = {(fault.api or apis.FETCH).key for fault in self._faults}
+        wanted = {
+            key
+            for fault in self._faults
+            for key in (apis.BY_KEY if fault.api is None else (fault.api.key,))
+        }
         for key in wanted ^ self._up:
             self._node.reactor.intercept(key, key in wanted)
         self._up = wanted

@@ -231,6 +231,33 @@ def test_unanswered_requests_of_python(broker: Broker, raw: Raw, wait_until: Wai
                        member_id="", topics=[])  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda raw: raw.produce("t", b"1"),
+        lambda raw: raw.fetch("t", 0),
+        lambda raw: raw.call(apis.API_VERSIONS, 0),
+    ],
+    ids=["Produce", "Fetch", "ApiVersions"],
+)
+def test_a_client_that_is_cut_off_has_no_answer(
+    broker: Broker, raw: Raw, ask: Callable[[Raw], Any]
+) -> None:
+    """Not from the data plane either, until the fault is removed; other clients have theirs."""
+    raw.produce("t", b"0")
+    fault = broker.faults.cut_off("raw")
+    with pytest.raises(ConnectionError):
+        ask(raw)
+    assert (fault.hits, end(broker)) == (1, 1)
+    with Raw(broker.bootstrap_servers, "other") as other:
+        ask(other)
+    broker.faults.remove(fault)
+    with Raw(broker.bootstrap_servers) as again:
+        fast = broker._node.reactor.stats().fast
+        assert again.produce("t", b"2").error_code == OK
+        assert broker._node.reactor.stats().fast == fast + 1
+
+
 # ---- which requests ------------------------------------------------------------------------------
 
 

@@ -181,6 +181,17 @@ def test_a_dropped_response_is_not_sent(broker: Broker) -> None:
         assert repeated(broker) == before
 
 
+def test_a_client_that_is_cut_off_has_no_answer(broker: Broker) -> None:
+    """C answers none of its heartbeats."""
+    with settled(broker, 1) as (raws, epoch):
+        for _ in range(3):
+            beat(raws[0], "m0", epoch)
+        fault = broker.faults.cut_off("raw")
+        with pytest.raises(ConnectionError):
+            beat(raws[0], "m0", epoch)
+        assert fault.hits == 1
+
+
 def test_they_are_counted_as_others(broker: Broker) -> None:
     def counted() -> list[float]:
         of = f'request="{BEAT}"'
