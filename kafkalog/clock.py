@@ -84,56 +84,66 @@ class _Waiters:
                 condition.notify_all()
 
 
-class SkippingClock(SystemClock):
-    """The machine's clocks, with `advance` to move them ahead, for tests that should not wait.
-
-    Time keeps passing between the moves, so that clients with their own clocks notice nothing.
-    """
+class _Moved:
+    """What the clocks that `advance` moves have in common: waiters and followers."""
 
     def __init__(self) -> None:
-        self._ahead_ms = 0
+        self._moved_ms = 0
         self._begin()
         _moved.add(self)
 
     def _begin(self) -> None:
         self._waiters = _Waiters()
-        self._lock = threading.RLock()  # guards what follows; held while followers are notified
+        self._lock = threading.RLock()  # guards all times; held while followers are told
         self._followers: list[Callable[[int], None]] = []
+
+    def _move(self, ms: int) -> None:
+        """With the lock held."""
+        self._moved_ms += ms
+        for follower in self._followers:
+            follower(self._moved_ms)
+
+    def follow(self, follower: Callable[[int], None]) -> Callable[[], None]:
+        """Call `follower(ms)` now and in each `advance`, before anything sees the new time, with
+        the sum of all moves.  Returns a function that stops this."""
+        with self._lock:
+            self._followers.append(follower)
+            follower(self._moved_ms)
+
+        def end() -> None:
+            with self._lock:
+                if follower in self._followers:  # a fork forgets them
+                    self._followers.remove(follower)
+
+        return end
+
+
+class SkippingClock(_Moved, SystemClock):
+    """The machine's clocks, with `advance` to move them ahead, for tests that should not wait.
+
+    Time keeps passing between the moves, so that clients with their own clocks notice nothing.
+    """
 
     @property
     def ahead_ms(self) -> int:
         """How far both clocks are ahead of the machine's."""
-        return self._ahead_ms
+        return self._moved_ms
 
     def now_ms(self) -> int:
         """Milliseconds since 1970 UTC."""
-        return super().now_ms() + self._ahead_ms
+        return super().now_ms() + self._moved_ms
 
     def monotonic_s(self) -> float:
         """Seconds since some moment; never goes back."""
-        return super().monotonic_s() + self._ahead_ms / 1000
+        return super().monotonic_s() + self._moved_ms / 1000
 
     def advance(self, ms: int) -> None:
         """Let `ms` pass at once on both clocks, and wake threads whose time has come."""
         if ms < 0:
             raise ValueError(f"ms: found {ms}, wanted at least 0: time does not turn back")
         with self._lock:
-            self._ahead_ms += ms
-            for follower in self._followers:
-                follower(self._ahead_ms)
+            self._move(ms)
         self._waiters.wake()
-
-    def follow(self, follower: Callable[[int], None]) -> Callable[[], None]:
-        """Call `told(ahead_ms)` now and after each move.  Returns a function that stops this."""
-        with self._lock:
-            self._followers.append(follower)
-            follower(self._ahead_ms)
-
-        def end() -> None:
-            with self._lock:
-                self._followers.remove(follower)
-
-        return end
 
     def wait_until(self, condition: threading.Condition, until_s: float | None) -> None:
         """Wait, with `condition` held, until it is notified or the time has come."""
@@ -144,18 +154,12 @@ class SkippingClock(SystemClock):
                 condition.wait(min(left_s, self._LONGEST_S))
 
 
-class ManualClock:
+class ManualClock(_Moved):
     """A clock for tests: it stands still until `advance`, which wakes all waiters."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms
-        self._monotonic_ms = 0
-        self._begin()
-        _moved.add(self)
-
-    def _begin(self) -> None:
-        self._waiters = _Waiters()
-        self._lock = threading.Lock()  # guards the times
+        super().__init__()
 
     def now_ms(self) -> int:
         """Milliseconds since 1970 UTC."""
@@ -165,7 +169,7 @@ class ManualClock:
     def monotonic_s(self) -> float:
         """Seconds since this clock was made."""
         with self._lock:
-            return self._monotonic_ms / 1000
+            return self._moved_ms / 1000
 
     def advance(self, ms: int) -> None:
         """Let `ms` pass on both clocks and wake every waiter."""
@@ -173,7 +177,7 @@ class ManualClock:
             raise ValueError(f"ms: found {ms}, wanted at least 0 (set_now_ms turns back)")
         with self._lock:
             self._now_ms += ms
-            self._monotonic_ms += ms
+            self._move(ms)
         self._waiters.wake()
 
     def set_now_ms(self, now_ms: int) -> None:
@@ -188,7 +192,7 @@ class ManualClock:
                 condition.wait()
 
 
-_moved: "weakref.WeakSet[SkippingClock | ManualClock]" = weakref.WeakSet()
+_moved: "weakref.WeakSet[_Moved]" = weakref.WeakSet()
 
 
 def _forked() -> None:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkalog.client.link.transport import Transport
-from kafkalog.clock import Clock, SkippingClock, SystemClock
+from kafkalog.clock import Clock, SystemClock
 from kafkalog.config.protection import refuse_protections
 from kafkalog.config.served import check_served
 from kafkalog.config.server import ServerConfig
@@ -56,7 +56,7 @@ from kafkalog.server.shares import share_parts
 from kafkalog.server.threads.acknowledger import Acknowledger
 from kafkalog.server.threads.deletions import Deletions
 from kafkalog.server.threads.serial_executor import SerialExecutor
-from kafkalog.server.threads.ticks import Ticks
+from kafkalog.server.threads.ticks import follow as follow_clock
 from kafkalog.server.threads.workers import Workers
 from kafkalog.server.transactions.markers import Markers
 from kafkalog.server.transactions.producer_ids import ProducerIds
@@ -328,10 +328,7 @@ class Broker(Watched):
         for one in (node.coordinator, node.transactions, node.share_states):
             self._owned(one, lambda it: it.close())
         self._owned(node.shares, Shares.stop)
-        if self._manual:
-            self._owned(Ticks(reactor, self._clock, self._name), Ticks.stop)
-        elif isinstance(self._clock, SkippingClock):
-            self._undo.append(self._clock.follow(reactor.set_time))
+        self._undo.append(follow_clock(reactor, self._clock, self._name))
         self._inside = self._inside or InProcessTransport(reactor, self.path)
         self._inside.reach(reactor)
         self._undo.append(self._inside.close)

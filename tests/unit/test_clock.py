@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from kafkalog.clock import ManualClock, SystemClock
+from kafkalog.clock import ManualClock, SkippingClock, SystemClock
 from tests.support.waiting import LIMIT_S
 
 
@@ -45,6 +45,35 @@ def test_advance_wakes_a_waiter_at_its_time(wait_until):
     clock.advance(1)
     thread.join(LIMIT_S)
     assert woken == [2.0]
+
+
+@pytest.mark.parametrize("kind", [ManualClock, SkippingClock])
+def test_followers_are_told_before_anything_sees_the_new_time(kind):
+    """At once, and in each move, until they stop; a thread that waited for the time comes later."""
+    clock = kind()
+    clock.advance(250)
+    told: list[int] = []
+    end = clock.follow(told.append)
+    assert told == [250]
+    condition = threading.Condition()
+    seen: list[list[int]] = []
+    until_s = clock.monotonic_s() + 1_000
+
+    def wait() -> None:
+        with condition:
+            while clock.monotonic_s() < until_s:
+                clock.wait_until(condition, until_s)
+            seen.append(list(told))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    clock.advance(1_000_000)
+    thread.join(LIMIT_S)
+    assert seen == [[250, 1_000_250]]
+    end()
+    clock.advance(1)
+    assert told == [250, 1_000_250]
+    end()  # harmless
 
 
 def test_a_wait_until_a_past_moment_returns_at_once():

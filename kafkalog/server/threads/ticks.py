@@ -1,18 +1,32 @@
-"""Passes a manual clock's time to the data plane, whose timers read no clock themselves."""
+"""Passes another clock's time than the machine's to the data plane, whose timers read none."""
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkalog.clock import Clock
+from kafkalog.clock import Clock, ManualClock, SkippingClock, SystemClock
 
 if TYPE_CHECKING:
     from kafkalog.server.network.reactor import Reactor
 
-__all__ = ["Ticks"]
+__all__ = ["follow"]
 
 
-class Ticks:
-    """A thread that wakes with each step of a manual clock."""
+def follow(reactor: "Reactor", clock: Clock, name: str) -> Callable[[], None]:
+    """Have the data plane follow a clock: its time is the clock's whenever `advance` returns, or
+    soon after a clock of another kind moved.  Returns a function that stops this.
+
+    name: that of the broker, for a thread's name.
+    """
+    if isinstance(clock, (ManualClock, SkippingClock)):
+        return clock.follow(reactor.set_time)
+    if isinstance(clock, SystemClock):
+        return lambda: None
+    return _Ticks(reactor, clock, name).stop
+
+
+class _Ticks:
+    """A thread that wakes with each step of a clock of another kind."""
 
     def __init__(self, reactor: "Reactor", clock: Clock, name: str) -> None:
         """Starts immediately."""

@@ -297,11 +297,6 @@ class Timed:
         )  # fmt: skip
         self.broker = Broker(path, config=config, clock=self.clock)
 
-    def later(self, ms: int) -> None:
-        """Also in C, on return."""
-        self.clock.advance(ms)
-        node_of(self.broker).reactor.set_time(round(self.clock.monotonic_s() * 1000))
-
 
 @pytest.fixture
 def timed(tmp_path: Path) -> Iterator[Timed]:
@@ -319,16 +314,16 @@ def connected(timed: Timed) -> Raw:
 def test_a_session_is_renewed_before_and_after_its_end(timed: Timed) -> None:
     raw = connected(timed)
     for wait_ms in (SESSION_MS // 2, SESSION_MS - 1, SESSION_MS * 2):
-        timed.later(wait_ms)
+        timed.clock.advance(wait_ms)
         assert authenticate(raw).session_lifetime_ms == SESSION_MS
         assert raw.call(apis.METADATA, topics=None).brokers
 
 
 def test_a_session_that_was_not_renewed_ends(timed: Timed) -> None:
     raw = connected(timed)
-    timed.later(SESSION_MS - 1)
+    timed.clock.advance(SESSION_MS - 1)
     assert raw.call(apis.METADATA, topics=None).brokers
-    timed.later(1)
+    timed.clock.advance(1)
     raw.send(apis.METADATA, 1, {"topics": None})
     assert is_closed(raw)
 
@@ -337,15 +332,15 @@ def test_a_session_is_renewed_once_a_second(timed: Timed) -> None:
     """The first time at once, as by Kafka."""
     raw = connected(timed)
     assert authenticate(raw).error_code == OK
-    timed.later(999)
+    timed.clock.advance(999)
     assert handshake(raw).error_code == ILLEGAL
-    timed.later(1)
+    timed.clock.advance(1)
     assert authenticate(raw).error_code == OK
 
 
 def test_a_session_keeps_its_principal(timed: Timed) -> None:
     raw = connected(timed)
-    timed.later(2_000)
+    timed.clock.advance(2_000)
     found = authenticate(raw, "bob")
     assert found.error_code == FAILED
     assert "Cannot change principals" in found.error_message
@@ -354,7 +349,7 @@ def test_a_session_keeps_its_principal(timed: Timed) -> None:
 
 def test_a_session_keeps_its_mechanism(timed: Timed) -> None:
     raw = connected(timed)
-    timed.later(2_000)
+    timed.clock.advance(2_000)
     assert handshake(raw, "SCRAM-SHA-256").error_code == OK
     found = token(raw, b"n,,n=alice,r=x")
     assert found.error_code == FAILED
@@ -367,7 +362,7 @@ def test_nothing_else_is_answered_during_re_authentication(timed: Timed) -> None
     raw = connected(timed)
     raw.create("t")
     assert raw.fetch("t").error_code == OK
-    timed.later(2_000)
+    timed.clock.advance(2_000)
     assert handshake(raw).error_code == OK
     assert raw.fetch("t").error_code == ILLEGAL
     assert is_closed(raw)
@@ -376,7 +371,7 @@ def test_nothing_else_is_answered_during_re_authentication(timed: Timed) -> None
 def test_a_forgotten_re_authentication_ends_the_connection(timed: Timed) -> None:
     """It does not become a first authentication, which could bring another principal."""
     raw = connected(timed)
-    timed.later(2_000)
+    timed.clock.advance(2_000)
     assert handshake(raw).error_code == OK
     node_of(timed.broker).authentication._attempts.clear()  # as many others do
     raw.send(apis.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
@@ -386,10 +381,10 @@ def test_a_forgotten_re_authentication_ends_the_connection(timed: Timed) -> None
 def test_a_forgotten_session_ends_at_its_time(timed: Timed) -> None:
     raw = connected(timed)
     node_of(timed.broker).authentication._sessions.clear()
-    timed.later(2_000)
+    timed.clock.advance(2_000)
     assert handshake(raw).error_code == ILLEGAL
     assert raw.call(apis.METADATA, topics=None).brokers
-    timed.later(SESSION_MS)
+    timed.clock.advance(SESSION_MS)
     raw.send(apis.METADATA, 1, {"topics": None})
     assert is_closed(raw)
 

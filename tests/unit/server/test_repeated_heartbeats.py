@@ -115,21 +115,14 @@ def test_a_member_that_is_heard_so_stays(make_broker: MakeBroker) -> None:
         for _ in range(2):
             beat(raws[0], "m0", epoch)
         for _ in range(4):
-            advance(clock, broker, SESSION_MS - 5_000)
+            clock.advance(SESSION_MS - 5_000)
             assert not beat(raws[0], "m0", epoch).error_code
         assert repeated(broker) >= before + 4
-        advance(clock, broker, SESSION_MS - 1)
+        clock.advance(SESSION_MS - 1)
         assert members(other) == ["m0"]
-        advance(clock, broker, 1)
+        clock.advance(1)
         wait_for(lambda: not members(other), "the end of the session")
         assert beat(raws[0], "m0", epoch).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def advance(clock: ManualClock, broker: Broker, ms: int) -> None:
-    """Let time pass, for C, too."""
-    clock.advance(ms)
-    now_ms = round(clock.monotonic_s() * 1000)
-    broker._node.reactor.set_time(now_ms)
 
 
 def members(raw: Raw) -> list[str]:

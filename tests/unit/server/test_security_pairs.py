@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -157,18 +156,10 @@ class Encrypted:
 
     def __init__(self, folder: Path, stack: ExitStack, **more: object) -> None:
         self.certificates, self.stack, self.clock = Certificates(folder), stack, ManualClock()
-        self.lock = threading.Lock()
         config = sasl.encrypted(self.certificates, "PLAIN", **more)
         config |= {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:bob"}
         self.broker = stack.enter_context(Broker(folder / "data", config=config, clock=self.clock))
         self._context = client_context(self.certificates.trust)
-
-    def later(self, ms: int) -> None:
-        """Also in C, on return."""
-        with self.lock:
-            self.clock.advance(ms)
-            now_ms = round(self.clock.monotonic_s() * 1000)
-            node_of(self.broker).reactor.set_time(now_ms)
 
     def connect(self, user: str, client_id: str = "raw") -> Raw:
         raw = self.stack.enter_context(Raw(self.broker.bootstrap_servers, client_id))
@@ -208,7 +199,7 @@ def test_quotas_over_tls(tmp_path: Path, stack: ExitStack) -> None:
     assert wait_ms > 0 and produced(other) == 0
     bob.send(apis.METADATA, 1, {"topics": None})
     assert other.call(apis.METADATA, topics=None).brokers
-    served.later(wait_ms)
+    served.clock.advance(wait_ms)
     assert bob.receive(apis.METADATA, 1).brokers
     limit("producer_byte_rate", None)
     limit("consumer_byte_rate", 100.0)
@@ -239,7 +230,7 @@ def test_re_authentication_under_load_over_tls(tmp_path: Path, stack: ExitStack)
     def run(number: int) -> None:
         user, raw = ("alice", "bob")[number % 2], clients[number]
         for turn in range(rounds):
-            served.later(2_000)
+            served.clock.advance(2_000)
             assert authenticate(raw, user).error_code == OK
             for one in range(5):
                 value = f"{number} {turn} {one}".encode()
