@@ -195,8 +195,9 @@ kl_status kl_server_answer_repeatedly(kl_server *server, uint64_t id,
                                       kl_repeat **out);
 /* Pass the next request to Python.  An answer that is being sent is from before. */
 void kl_repeat_end(kl_repeat *repeat);
-/* When the last request was answered so, by the server's clock; 0: none was. */
-int64_t kl_repeat_heard_ms(kl_repeat *repeat);
+/* For how long, by the server's clock, the same request has not come; -1: it never came.  While
+ * the server is not freed. */
+int64_t kl_repeat_silence_ms(kl_repeat *repeat);
 /* It ends, too. */
 void kl_repeat_free(kl_repeat *repeat);
 /* The mark of what is repeated now; and a new one: all that is repeated ends. */

@@ -38,8 +38,8 @@ class Repeated(Protocol):
         """The next request comes here again."""
 
     @property
-    def heard_ms(self) -> int:
-        """When it was last repeated, on the monotonic clock; 0: never."""
+    def silence_ms(self) -> int | None:
+        """How long ago it was last repeated, in ms; None: never."""
 
 
 class Call(NamedTuple):

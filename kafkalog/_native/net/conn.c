@@ -535,7 +535,7 @@ void kl_conn_close(kl_conn *conn) {
     kl_pool_give(&thread->pool, conn->in);
     kl_pool_give(&thread->pool, conn->ahead);
     conn->in = conn->ahead = NULL;
-    kl_repeat_drop(conn->repeat);
+    kl_repeat_leave(conn->repeat);
     conn->repeat = NULL;
     kl_peers_leave_listener(&conn->net->peers, conn->listener);
     kl_peers_leave(&conn->net->peers, conn->from);

@@ -92,7 +92,7 @@ void kl_exchange_end(kl_exchange *exchange) {
         if (exchange->holds) kl_net_hold(thread->net, exchange->request.principal, -1);
         exchange->holds = false;
         kl_response_clear(exchange);
-        kl_repeat_drop(exchange->repeat); /* its connection is gone */
+        kl_repeat_leave(exchange->repeat); /* its connection is gone */
         exchange->repeat = NULL;
         if (exchange->memory.capacity > RESPONSE_KEPT_BYTES)
             kl_buffer_free(&exchange->memory);
@@ -243,7 +243,7 @@ bool kl_exchange_answered(kl_exchange *exchange) {
     switch (exchange->outcome) {
     case KL_ANSWER:
         if (exchange->repeat) {
-            kl_repeat_drop(exchange->request.conn->repeat);
+            kl_repeat_leave(exchange->request.conn->repeat);
             exchange->request.conn->repeat = exchange->repeat;
             exchange->repeat = NULL;
         }

@@ -302,7 +302,8 @@ kl_status kl_up_answer_repeatedly(kl_up *up, uint64_t id, const kl_refusal *answ
      * is final now, and if it is not set, no letter releases the frame before the answer does. */
     if (!status && !atomic_load(&exchange->read)) {
         const kl_span body = {answer->body, answer->bytes};
-        *out = exchange->repeat = kl_repeat_new(&exchange->request, body, mark);
+        *out = exchange->repeat =
+            kl_repeat_new(&exchange->request, body, mark, &exchange->owner->net->clock);
     }
     post(exchange, status ? KL_CLOSE : KL_ANSWER);
     return status;

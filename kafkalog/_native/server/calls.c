@@ -27,7 +27,11 @@ kl_status kl_server_answer_repeatedly(kl_server *server, uint64_t id,
 
 void kl_repeat_end(kl_repeat *repeat) { atomic_store(&repeat->ended, true); }
 
-int64_t kl_repeat_heard_ms(kl_repeat *repeat) { return atomic_load(&repeat->heard_ms); }
+int64_t kl_repeat_silence_ms(kl_repeat *repeat) {
+    int64_t heard_ms = atomic_load(&repeat->heard_ms);
+    if (heard_ms < 0) return -1;
+    return KL_MAX(kl_clock_now(repeat->clock) - heard_ms, (int64_t)0);
+}
 
 void kl_repeat_free(kl_repeat *repeat) {
     if (repeat) kl_repeat_end(repeat);

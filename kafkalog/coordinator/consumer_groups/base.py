@@ -54,6 +54,10 @@ class AnyMember(Protocol):
         """Approximate memory of it."""
 
 
+REPEAT_BYTES = 450
+"""Memory of a repeated answer, once it has ended, too, as it says when the member was heard; its
+bytes are its connection's.  Rounded up."""
+
 M = TypeVar("M", bound=AnyMember)
 K = TypeVar("K")
 """The key of assigned partitions: a topic's id, say."""
@@ -150,6 +154,7 @@ class NewerGroup(Generic[M, K]):
         if repeated is not None:
             self.repeated[member_id] = repeated
             self._repeating = True
+        self.weight.add(REPEAT_BYTES * ((repeated is not None) - (before is not None)))
 
     def end_repeats(self) -> None:
         """The group may change: all its members' heartbeats come to the coordinator again."""
@@ -157,10 +162,11 @@ class NewerGroup(Generic[M, K]):
             one.end()
         self._repeating = False
 
-    def heard_ms(self, member_id: str) -> int:
-        """When a member's heartbeat was last answered without the coordinator; 0: never."""
+    def silence_ms(self, member_id: str) -> int | None:
+        """How long ago a member's heartbeat was last answered without the coordinator, in ms; None:
+        never."""
         one = self.repeated.get(member_id)
-        return 0 if one is None else one.heard_ms
+        return None if one is None else one.silence_ms
 
     def _remember(self, member: M) -> None:
         self.weight.add(member.bytes)

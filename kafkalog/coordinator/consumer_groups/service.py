@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from kafkalog.config.group import GroupConfig
 from kafkalog.coordinator.consumer_groups import heartbeat, patterns
+from kafkalog.coordinator.consumer_groups.base import REPEAT_BYTES
 from kafkalog.coordinator.consumer_groups.changes import Changes
 from kafkalog.coordinator.consumer_groups.convert import downgrade, leaves_classic, upgrade
 from kafkalog.coordinator.consumer_groups.describe import described, not_described
@@ -84,7 +85,9 @@ class ConsumerGroups(NewerGroups[ConsumerGroup]):
             if group.consumer.patterns:
                 self._maybe_look_up(shard, step, group, request.visible)
             else:
-                group.consumer.repeats(request.body.member_id, request.repeat())
+                member_id = request.body.member_id
+                has_room = member_id in group.consumer.repeated or shard.has_room(REPEAT_BYTES)
+                group.consumer.repeats(member_id, request.repeat() if has_room else None)
             return
         body = request.body
         try:
@@ -264,10 +267,11 @@ class ConsumerGroups(NewerGroups[ConsumerGroup]):
         if group.consumer is None or member_id not in group.consumer.members:
             return
         late = group.consumer.members[member_id]
-        if kind == SESSION and (heard_ms := group.consumer.heard_ms(member_id)):
-            ends_ms = heard_ms + self.limits(group.group_id).session_ms
-            if ends_ms > step.now_ms:
-                shard.set_timer(SESSION, group, ends_ms, member_id)
+        silence_ms = group.consumer.silence_ms(member_id) if kind == SESSION else None
+        if silence_ms is not None:
+            left_ms = self.limits(group.group_id).session_ms - silence_ms
+            if left_ms > 0:
+                shard.set_timer(SESSION, group, step.now_ms + left_ms, member_id)
                 return
         # If the write fails, or others have made it late, it is tried again.
         self.keep_session(shard, group, member_id, step.now_ms)

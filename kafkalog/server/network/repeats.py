@@ -43,6 +43,7 @@ class Repeat:
             lib.kl_repeat_end(self._c)
 
     @property
-    def heard_ms(self) -> int:
-        """When C last answered so, on the monotonic clock; 0: it has not."""
-        return int(lib.kl_repeat_heard_ms(self._c)) if self._c is not None else 0
+    def silence_ms(self) -> int | None:
+        """How long ago C last answered so, in ms of the reactor's clock; None: it has not."""
+        found = -1 if self._c is None else int(lib.kl_repeat_silence_ms(self._c))
+        return None if found < 0 else found

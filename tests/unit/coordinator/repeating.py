@@ -11,10 +11,16 @@ __all__ = ["Network", "RepeatedAnswer"]
 class RepeatedAnswer:
     """An answer that is repeated until it is ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], int]) -> None:
         self.body: dict[str, Any] | None = None
         self.ended = False
-        self.heard_ms = 0
+        self.heard_ms: int | None = None
+        self._now = now
+
+    @property
+    def silence_ms(self) -> int | None:
+        """How long ago it was last repeated."""
+        return None if self.heard_ms is None else self._now() - self.heard_ms
 
     def end(self) -> None:
         """The next request reaches the coordinator."""
@@ -36,7 +42,7 @@ class Network:
 
     def answered(self, connection: str, request: bytes) -> dict[str, Any] | None:
         """The answer to a request that does not reach the coordinator; None: it does."""
-        before, answer = self._kept.get(connection, (b"", RepeatedAnswer()))
+        before, answer = self._kept.get(connection, (b"", RepeatedAnswer(self._now)))
         if before != request or answer.ended or answer.body is None:
             return None
         self.count += 1
@@ -50,7 +56,7 @@ class Network:
         made: list[RepeatedAnswer] = []
 
         def repeat() -> RepeatedAnswer:
-            made.append(RepeatedAnswer())
+            made.append(RepeatedAnswer(self._now))
             return made[-1]
 
         def told(body: dict[str, Any]) -> None:

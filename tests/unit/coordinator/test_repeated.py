@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kafkalog.coordinator.consumer_groups.base import REPEAT_BYTES
 from kafkalog.wire.error_codes import ErrorCode
 from tests.unit.coordinator.consumer_calls import MODERN, ConsumerDesk, given
 from tests.unit.coordinator.group_calls import config
@@ -93,6 +94,40 @@ def test_a_group_with_a_pattern_is_not() -> None:
     for _ in range(4):
         at = desk.beat("a", at).member_epoch
     assert desk.network.count == 0
+
+
+def test_what_is_repeated_counts_as_memory_of_its_group() -> None:
+    """Once for a member, also when it has ended, until the member is gone."""
+    desk = ConsumerDesk(config(**MODERN))
+    at = desk.enter("a").member_epoch
+    weights = [desk.core.weight.bytes]
+    for _ in range(3):
+        assert desk.beat("a", at).error is ErrorCode.NONE
+        weights.append(desk.core.weight.bytes)
+    desk.beat("a", at, {}, rebalance_timeout_ms=5_000)
+    weights.append(desk.core.weight.bytes)
+    assert weights == [weights[0], *[weights[0] + REPEAT_BYTES] * 4]
+    desk.beat("a", -1)
+    other = ConsumerDesk(config(**MODERN))
+    other.enter("a")
+    other.beat("a", -1)
+    assert desk.core.weight.bytes == other.core.weight.bytes
+
+
+def test_nothing_more_is_repeated_beyond_the_limit_of_memory() -> None:
+    """What is already repeated stays."""
+    desk = Settled("a")
+    desk.core.weight.add(desk.settings.kafkalog_groups_max_bytes - desk.core.weight.bytes)
+    desk.beat("a", desk.at, {"t": [0, 1, 2, 3]})
+    desk.beat("a", desk.at)
+    assert desk.repeats()
+    desk = ConsumerDesk(config(**MODERN))
+    desk.network = network = Network(lambda: desk.now_ms)
+    at = desk.enter("a").member_epoch
+    desk.core.weight.add(desk.settings.kafkalog_groups_max_bytes - desk.core.weight.bytes)
+    for _ in range(3):
+        assert desk.beat("a", at).error is ErrorCode.NONE
+    assert network.count == 0
 
 
 def test_a_coordinator_that_resigns_ends_it() -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from kafkalog.coordinator.consumer_groups.base import REPEAT_BYTES
 from kafkalog.server.network.raw_request import RawRequest
 from kafkalog.server.network.repeats import Repeat
 from kafkalog.server.request import SMALL_BYTES
 from tests.support.waiting import wait_for
-from tests.unit.net.network import METADATA, Client, Server
+from tests.unit.net.network import METADATA, SANITIZED, Client, Server
 
 BEAT = 68
 FLEXIBLE = b"\0"
@@ -108,6 +111,56 @@ def test_a_large_request_is_not_kept() -> None:
         assert [ask(client, 1, body), ask(client, 2, body)] == [b"1", b"2"]
 
 
+@pytest.mark.skipif(SANITIZED, reason="the sanitizers' allocator counts otherwise")
+def test_a_connection_keeps_its_last_request_only() -> None:
+    """As one for many members, each of whose heartbeats is repeated until the next one comes."""
+    bodies = [number.to_bytes(4, "big") + bytes(1_900) for number in range(1_000)]
+    with Beats() as server, server.client() as client:
+        for number, body in enumerate(bodies[:100]):
+            ask(client, number, body)
+        before = allocated_bytes()
+        tracemalloc.start()
+        try:
+            for number, body in enumerate(bodies):
+                ask(client, number, body)
+            in_python, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert len(server.repeats) == 1_100
+        kept = in_python + allocated_bytes() - before
+        assert kept <= REPEAT_BYTES * len(bodies), "as much as its group counts for each"
+        assert (ask(client, 1, bodies[-1]), server.repeated) == (b"1100", 1)
+    with Beats() as server:
+        before = allocated_bytes()
+        for number, body in enumerate(bodies[:200]):
+            with server.client() as client:
+                ask(client, number, body)
+        server.gone(200)
+        assert allocated_bytes() - before < REPEAT_BYTES * 200
+
+
+def allocated_bytes() -> int:
+    """Memory of this process that its C library has given out."""
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "mallinfo2"):
+        pytest.skip("this C library does not count")
+    library.mallinfo2.restype = MallInfo
+    found = library.mallinfo2()
+    return int(found.uordblks + found.hblkhd)
+
+
+class MallInfo(ctypes.Structure):
+    """glibc's struct mallinfo2."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks",
+            "fordblks", "keepcost",
+        )
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("size", [4, SMALL_BYTES], ids=["small", "large"])
 def test_a_request_that_was_read_is_not_kept(size: int) -> None:
     """Its memory is the network thread's again, which may use it while the answer is given."""
@@ -133,11 +186,16 @@ def test_it_tells_when_it_was_last_sent() -> None:
     with Beats(manual_clock=True) as server, server.client() as client:
         server.reactor.set_time(5_000)
         ask(client, 1)
-        assert server.repeats[0].heard_ms == 0
-        for now_ms in (5_000, 6_500):
+        (repeat,) = server.repeats
+        assert repeat.silence_ms is None
+        for now_ms in (0, 5_000, 6_500):
             server.reactor.set_time(now_ms)
             ask(client, 2)
-            assert server.repeats[0].heard_ms == now_ms
+            assert repeat.silence_ms == 0
+            server.reactor.set_time(now_ms + 900)
+            assert repeat.silence_ms == 900
+        repeat.end()
+        assert repeat.silence_ms == 900
 
 
 def test_a_closed_connection_leaves_it_to_python() -> None:
@@ -147,6 +205,6 @@ def test_a_closed_connection_leaves_it_to_python() -> None:
             ask(client, 1)
         wait_for(lambda: server.reactor.stats().connections == 0, "it is closed")
         server.repeats[0].end()
-        assert server.repeats[0].heard_ms == 0
+        assert server.repeats[0].silence_ms is None
         with server.client() as client:
             assert ask(client, 1) == b"2"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.clock import ManualClock
+from kafkalog.clock import ManualClock, SkippingClock
 from kafkalog.server.broker import Broker
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -123,6 +123,33 @@ def test_a_member_that_is_heard_so_stays(make_broker: MakeBroker) -> None:
         clock.advance(1)
         wait_for(lambda: not members(other), "the end of the session")
         assert beat(raws[0], "m0", epoch).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+class OtherOrigin(SkippingClock):
+    """A clock whose monotonic time counts from another moment than that of C."""
+
+    def __init__(self, apart_s: int) -> None:
+        self.apart_s = apart_s
+        super().__init__()
+
+    def monotonic_s(self) -> float:
+        return super().monotonic_s() + self.apart_s
+
+
+@pytest.mark.parametrize("apart_s", [-1_000, 1_000_000])
+def test_a_session_ends_by_ages_not_by_times(make_broker: MakeBroker, apart_s: int) -> None:
+    """The monotonic clocks of C and Python are the same one on Linux only."""
+    clock = OtherOrigin(apart_s)
+    broker = make_broker(clock=clock)
+    with settled(broker, 1) as (raws, epoch), Raw(broker.bootstrap_servers) as other:
+        before = repeated(broker)
+        for _ in range(4):
+            clock.advance(SESSION_MS - 15_000)
+            assert not beat(raws[0], "m0", epoch).error_code
+            assert members(other) == ["m0"]
+        assert repeated(broker) >= before + 3
+        clock.advance(SESSION_MS)
+        wait_for(lambda: not members(other), "the end of the session")
 
 
 def members(raw: Raw) -> list[str]:
