@@ -234,6 +234,8 @@ EVENTS: dict[str, tuple[Event, ...]] = {
     "quorum.replica.controller_thread": (
         _of("metadata_not_applied", "error", "%s: the committed metadata cannot be applied",
             "path"),
+        _of("metadata_not_read", "error", "%s: committed metadata cannot be read now: %s",
+            "path problem"),
         _of("controller_answer_failed", "error",
             "the controller of node %d could not answer", "node"),
         _of("controller_resigned", "error", "the controller of node %d resigns", "node"),

@@ -8,7 +8,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog.controller.active import Store
 from kafkalog.controller.context import Claim
@@ -23,7 +24,7 @@ from kafkalog.controller.events import (
     Tick,
     Timer,
 )
-from kafkalog.errors import OffsetOutOfRange
+from kafkalog.errors import CorruptLog, OffsetOutOfRange, StorageOffline, told_once
 from kafkalog.kraft.batches import records_in
 from kafkalog.kraft.loading import Loaded, load
 from kafkalog.kraft.snapshots import list_snapshots
@@ -54,6 +55,12 @@ READ_BYTES = 1 << 20
 FROM_RAFT = raft.BecameLeader, raft.LostLeadership, raft.Appended, VersionChanged
 SESSIONS_MS = 100
 """The least time between two checks of sessions."""
+READ_S, READ_MAX_S = 1.0, 10.0
+"""Until committed records that could not be read are read again; doubled each time."""
+
+
+class _ReadAgain(NamedTuple):
+    """The pause after a failed read is over."""
 
 
 class ControllerThread:
@@ -84,6 +91,10 @@ class ControllerThread:
         self._listening = threading.Lock()  # guards the listeners
         self._listeners: list[Callable[[Change], None]] = []
         self._ticks_ms: dict[Clock, int] = {}
+        self._limit, self._reloads = 0, False  # what Raft has told: to apply, and to load
+        self._is_torn = False  # the replay has part of the records of the last step
+        self._again_ms, self._wait_s = inf, READ_S
+        self._told: object = None  # why records could not be read last
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._ends = self._is_broken = False
         self._thread = threading.Thread(
@@ -150,10 +161,10 @@ class ControllerThread:
     def _next(self) -> Any:
         """The next event, or what is due; None: nothing."""
         now_ms = _now_ms()
-        due_ms = min([*self._ticks_ms.values(), *self._sessions_due()], default=None)
-        if due_ms is None or due_ms > now_ms:
+        due_ms = min([*self._ticks_ms.values(), *self._sessions_due(), self._again_ms])
+        if due_ms > now_ms:
             try:
-                wait_s = None if due_ms is None else (due_ms - now_ms) / 1000
+                wait_s = None if due_ms == inf else (due_ms - now_ms) / 1000
                 return self._events.get(timeout=wait_s)
             except queue.Empty:
                 pass
@@ -165,7 +176,7 @@ class ControllerThread:
         if self._sessions_due() and self._sessions_due()[0] <= now_ms:
             self._sessions_ms = now_ms
             return SessionsDue()
-        return None
+        return _ReadAgain() if self._again_ms <= now_ms else None
 
     def _sessions_due(self) -> list[int]:
         if self._sessions is None or not self._joint.active or self._is_broken:
@@ -178,29 +189,57 @@ class ControllerThread:
             if isinstance(event, ClientRequest):
                 event.token(None)
         elif isinstance(event, Reload):
-            self._reads(self._reload)
+            self._reloads = True
+            self._catch_up()
         elif isinstance(event, raft.HighWatermark):
-            while self._reads(lambda: self._apply(event.offset)):
-                pass
+            self._limit = event.offset
+            self._catch_up()
+        elif isinstance(event, _ReadAgain):
+            self._again_ms = inf
+            self._catch_up()
         elif isinstance(event, FROM_RAFT):
             self._join(event)
         else:
             self._do(self._controller.handle(event, _now_ms()))
 
-    def _reads(self, step: Callable[[], bool]) -> bool:
+    def _catch_up(self) -> None:
+        """Apply what is committed, unless a read has just failed."""
+        while self._again_ms == inf and self._reads():
+            pass
+
+    def _reads(self) -> bool:
         """Take a step in applying records; the controller hears of it if there were any.  Returns
-        True then.  If it fails, this node takes no part in the quorum any longer."""
+        True if there may be more.
+
+        Without memory or descriptors, or after a failed read, the image stays as it is, and the
+        step is taken again.  After any other failure this node takes no part in the quorum any
+        longer.
+        """
         try:
-            more = step()
+            reloads = self._reloads or self._is_torn
+            more = self._reload() if reloads else self._apply(self._limit)
         except Exception as problem:
-            _logger.exception("%s: the committed metadata cannot be applied", self._log.path)
-            self._is_broken = True
-            self._do(self._controller.handle(Deposed(), _now_ms()))
-            self._broken(problem)
+            self._failed(problem)
             return False
+        self._reloads, self._wait_s, self._told = False, READ_S, None
         if more:
             self._join(self._applied())
-        return more
+        return more or reloads
+
+    def _failed(self, problem: Exception) -> None:
+        may_pass = isinstance(problem, OSError | MemoryError)
+        if may_pass and not isinstance(problem, StorageOffline):
+            if told_once(problem) != self._told:
+                _logger.error("%s: committed metadata cannot be read now: %s", self._log.path,
+                              problem)  # fmt: skip
+            self._told = told_once(problem)
+            self._again_ms = _now_ms() + int(self._wait_s * 1000)
+            self._wait_s = min(2 * self._wait_s, READ_MAX_S)
+            return
+        _logger.exception("%s: the committed metadata cannot be applied", self._log.path)
+        self._is_broken, self._again_ms = True, inf
+        self._do(self._controller.handle(Deposed(), _now_ms()))
+        self._broken(problem)
 
     # ---- the committed records -------------------------------------------------------------------
 
@@ -234,24 +273,37 @@ class ControllerThread:
         raws = [raw for raw in records_in(data) if at <= raw.offset < limit]
         if not raws:
             return False
-        old = self.image
+        self._is_torn = True
         self._loaded.take(raws)
         self._loaded.removed.clear()  # a broker's folders follow its roles
-        self._snapshots.written(sum(len(raw.value) for raw in raws))
         self._check()
-        self.image = self._loaded.replay.image
-        self._tell(self._loaded.replay.change(old))
+        change = self._loaded.replay.change(self.image)
+        self._is_torn = False
+        self._snapshots.written(sum(len(raw.value) for raw in raws))
+        self.image = change.new
+        self._tell(change)
         return True
 
     def _reload(self) -> bool:
-        """Read the snapshot that was fetched; False: the image has it already."""
-        loaded, old = self._load(), self.image
-        if loaded.snapshot is None or loaded.snapshot.offset <= old.offset + 1:
+        """Read the snapshot that was fetched, or again what the image has if memory ran out when
+        more was applied; False: the image has it already."""
+        loaded, end = self._load(), self.image.offset + 1
+        known = loaded.snapshot is None or loaded.snapshot.offset <= end
+        if known and not self._is_torn:
             return False
-        self._loaded = loaded
-        self._check()
-        self.image = loaded.replay.image
-        self._tell(difference(old, self.image))
+        while (at := loaded.replay.image.offset + 1) < end:
+            data = self._log.read_batches(at, READ_BYTES, "log_end")
+            raws = [raw for raw in records_in(data) if at <= raw.offset < end]
+            if not raws:
+                raise CorruptLog(f"{self._log.path}: found nothing at offset {at}, wanted a batch")
+            loaded.take(raws)
+        loaded.removed.clear()
+        loaded.check_known(str(self._log.path))
+        check_features(loaded.replay.image)
+        change = difference(self.image, loaded.replay.image)
+        loaded.replay.change(change.new)  # what was read is no news
+        self._loaded, self._is_torn, self.image = loaded, False, change.new
+        self._tell(change)
         return True
 
     def _tell(self, change: Change) -> None:

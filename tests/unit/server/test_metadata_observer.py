@@ -19,7 +19,7 @@ from kafkalog.kraft.snapshots import SnapshotName, list_snapshots
 from kafkalog.log.log import Log
 from kafkalog.metadata.image import METADATA_VERSION
 from kafkalog.quorum.identity import Identity
-from kafkalog.quorum.replica import raft_thread
+from kafkalog.quorum.replica import controller_thread, raft_thread
 from kafkalog.quorum.replica.replica import MetadataReplica
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.wire import apis
@@ -85,6 +85,29 @@ def test_a_full_disk_ends_no_heartbeat_and_nothing_is_missed_later(
         assert not known(broker, 1)
         full.clear()
         wait_for(lambda: known(broker, 1), "the record has come")
+    assert controller.count(apis.BROKER_REGISTRATION) == 1
+
+
+def test_a_read_that_fails_ends_no_role(
+    controller: Controller, tmp_path: Path, native_test: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without descriptors the broker goes on with the metadata that it has, until it can read."""
+    monkeypatch.setattr(controller_thread, "READ_S", 0.02)
+    hooks = native_test[1]
+    with started(controller, tmp_path / "d") as broker:
+        hooks.kl_io_reset()
+        hooks.kl_io_fail(b"pread", 1, errno.EMFILE, 1, 0)
+        try:
+            topic(controller, 1)
+            wait_for(lambda: hooks.kl_io_calls(b"pread") > 5, "it was read again and again")
+            sent = controller.count(apis.BROKER_HEARTBEAT)
+            wait_for(lambda: controller.count(apis.BROKER_HEARTBEAT) >= sent + 5, "it is alive")
+            assert not known(broker, 1)
+        finally:
+            hooks.kl_io_reset()
+        wait_for(lambda: known(broker, 1), "the record is applied")
+        topic(controller, 2)
+        wait_for(lambda: known(broker, 2), "it follows on")
     assert controller.count(apis.BROKER_REGISTRATION) == 1
 
 
