@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafkalog.raft import elections, leading, log, state
-from kafkalog.raft.log import Batch, Diverging, LogView, SnapshotNeeded
+from kafkalog.raft.log import Batch, Diverging, LogView, OffsetAndEpoch, SnapshotNeeded
 from kafkalog.raft.messages import (
     Answer,
     AppendBatch,
@@ -129,9 +129,7 @@ def on_fetch_response(step: Step, node_id: int, answer: FetchResponse, asked: Fe
     if answer.diverging is not None:
         _truncate(step, log.truncation_offset(step.state.log, answer.diverging))
     elif answer.snapshot is not None:
-        role = step.state.role
-        assert isinstance(role, Follower)
-        step.change(role=role._replace(snapshot=answer.snapshot, position=0))
+        _fetch_snapshot(step, answer.snapshot)
     else:
         view, batches = found
         for batch in batches:
@@ -166,6 +164,18 @@ def fetched(step: Step) -> None:
     step.change(role=role._replace(fetch_at_ms=at_ms, has_fetched=True))
 
 
+def _fetch_snapshot(step: Step, snapshot: OffsetAndEpoch) -> None:
+    now, role = step.state, step.state.role
+    assert isinstance(role, Follower)
+    if cuts_committed(snapshot.offset, now.high_watermark):
+        step.emit(Failed(
+            f"the leader's snapshot ends at offset {snapshot.offset}, below the high watermark "
+            f"{now.high_watermark}"
+        ))  # fmt: skip
+        return
+    step.change(role=role._replace(snapshot=snapshot, position=0))
+
+
 def _truncate(step: Step, offset: int) -> None:
     now = step.state
     if cuts_committed(offset, now.high_watermark):
@@ -180,7 +190,7 @@ def _truncate(step: Step, offset: int) -> None:
 
 
 def cuts_committed(offset: int, high_watermark: int) -> bool:
-    """True if a truncation would remove committed records."""
+    """True if a truncation, or a snapshot that ends there, would remove committed records."""
     return offset < high_watermark
 
 

@@ -368,6 +368,22 @@ def test_a_follower_fetches_a_snapshot_piece_by_piece() -> None:
     assert send.message == FetchRequest(key(2), 1, 8, 1, high_watermark=8)
 
 
+def test_a_snapshot_below_the_high_watermark_is_refused() -> None:
+    """Its leader has lost committed records: to go on with other ones would hide that."""
+    one = follower(1, 1, 1, high_watermark=3)
+    one.fetched(snapshot=OffsetAndEpoch(2, 1))
+    assert len(one.of(Failed)) == 1
+    assert not one.sent(FetchSnapshotRequest) and one.role.snapshot is None
+
+
+@pytest.mark.parametrize("known", [0, 2])
+def test_a_snapshot_of_all_committed_records_is_fetched(known: int) -> None:
+    """Records above the high watermark may be other ones than the leader's."""
+    one = follower(1, 1, 1, high_watermark=known)
+    one.fetched(snapshot=OffsetAndEpoch(2, 1))
+    assert one.sent(FetchSnapshotRequest) and not one.of(Failed)
+
+
 def test_after_an_error_a_later_snapshot_is_asked_for() -> None:
     one = follower(1)
     one.fetched(snapshot=OffsetAndEpoch(8, 1))
