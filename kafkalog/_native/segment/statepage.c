@@ -116,14 +116,31 @@ static bool end_page(int fd) {
     return dead;
 }
 
-/* The number of the first entry to look at: drawn, so that each is looked at by some process. */
-static size_t first_to_sweep(DIR *dir) {
-    size_t count = 0, drawn = 0;
+static size_t count_pages(DIR *dir) {
+    size_t count = 0;
     for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
         count += entry->d_name[0] != '.';
     rewinddir(dir);
+    return count;
+}
+
+/* The number of the first page to look at: drawn, so that each is looked at by some process. */
+static size_t first_to_sweep(size_t count) {
+    size_t drawn = 0;
     if (count <= SWEEP_MAX || !kl_system_random(&drawn, sizeof drawn)) return 0;
-    return drawn % (count - SWEEP_MAX + 1);
+    return drawn % count;
+}
+
+static void sweep_page(DIR *dir, const char *name) {
+    int fd = kl_open_at(dirfd(dir), name, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+    if (fd < 0) return;
+    page_layout head;
+    bool ours = flock(fd, LOCK_EX | LOCK_NB) == 0;
+    ssize_t got = ours ? kl_io->pread(fd, &head, sizeof head, 0) : 0;
+    if (ours && (got != (ssize_t)sizeof head ||
+                 (head.magic == PAGE_MAGIC && !owner_lives(&head) && end_page(fd))))
+        kl_io->unlinkat(dirfd(dir), name, 0);
+    kl_io->close(fd);
 }
 
 /* Remove pages of dead writers: once per process, so that killed writers do not accumulate.  A page
@@ -133,19 +150,11 @@ static void sweep(const char *folder) {
     if (atomic_flag_test_and_set(&swept)) return;
     DIR *dir = opendir(folder);
     if (dir == NULL) return;
-    size_t first = first_to_sweep(dir), number = 0;
-    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
-        if (entry->d_name[0] == '.' || number++ < first) continue;
-        if (number > first + SWEEP_MAX) break;
-        int fd = kl_open_at(dirfd(dir), entry->d_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
-        if (fd < 0) continue;
-        page_layout head;
-        bool ours = flock(fd, LOCK_EX | LOCK_NB) == 0;
-        ssize_t got = ours ? kl_io->pread(fd, &head, sizeof head, 0) : 0;
-        if (ours && (got != (ssize_t)sizeof head ||
-                     (head.magic == PAGE_MAGIC && !owner_lives(&head) && end_page(fd))))
-            kl_io->unlinkat(dirfd(dir), entry->d_name, 0);
-        kl_io->close(fd);
+    size_t count = count_pages(dir), first = first_to_sweep(count), number = 0;
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL && number < count;) {
+        if (entry->d_name[0] == '.') continue;
+        /* The first page follows the last one. */
+        if ((number++ + count - first) % count < SWEEP_MAX) sweep_page(dir, entry->d_name);
     }
     closedir(dir);
 }
