@@ -206,7 +206,8 @@ void kl_log_settle_changes(kl_log *log);
 void kl_log_release(kl_log *log); /* locked before and after */
 
 /* True if a directory's modification time tells of every later change of its names: it is set, and
- * not of the last `tick_ms`, whose changes may all have one time. */
+ * not of the last `tick_ms`, whose changes may all have one time.  One of the far future, which a
+ * clock that was set back or a copy leaves, tells, too: the next change has another time. */
 bool kl_log_folder_tells(const struct stat *folder, int64_t tick_ms);
 
 /* ---- read.c ------------------------------------------------------------------------ */

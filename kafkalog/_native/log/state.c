@@ -273,8 +273,12 @@ kl_status kl_log_configure(kl_log *log, const kl_log_config *config) {
 
 /* ---- its folder ---------------------------------------------------------------------- */
 
+/* A file system's clock may be ahead of ours, but not by more. */
+enum { AHEAD_MS = 60000 };
+
 bool kl_log_folder_tells(const struct stat *folder, int64_t tick_ms) {
     int64_t seconds = (int64_t)folder->st_mtim.tv_sec;
     int64_t modified_ms = seconds * 1000 + folder->st_mtim.tv_nsec / 1000000;
-    return seconds > 0 && kl_now_ms() - modified_ms > tick_ms;
+    int64_t age_ms = kl_now_ms() - modified_ms;
+    return seconds > 0 && (age_ms > tick_ms || age_ms < -AHEAD_MS);
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,29 @@ def test_a_reader_of_a_log_that_nobody_has_open_walks_once(tmp_path, rng):
         assert bytes_read() - before > 1 << 20  # during the open, or now
         costs = costs_of(reader, rng, 10_000)
         assert max(costs) < BOUND, costs
+
+
+def test_a_folder_of_the_future_is_not_loaded_at_each_look(tmp_path, counted):
+    """The clock was set back, or the folder copied from a machine whose clock is ahead."""
+    path, opens = tmp_path / "log-0", []
+    with kafkalog.Log(path, config=CONFIG) as log:
+        fill(log, 10)
+    for modified_s in (1_000, time.time() + 86_400):
+        os.utime(path, (modified_s, modified_s))
+        with kafkalog.Log(path, mode="r", config=CONFIG) as reader:
+            assert reader.end_offset == 10
+            before = counted.kl_io_calls(b"openat")
+            for _ in range(10):
+                assert reader.end_offset == 10
+            opens.append(counted.kl_io_calls(b"openat") - before)
+    assert opens[0] == opens[1]
+    with kafkalog.Log(path, mode="r", config=CONFIG) as reader:
+        assert reader.end_offset == 10
+        with kafkalog.Log(path, config=CONFIG) as log:
+            fill(log, 5)
+            log.roll()
+            fill(log, 5)
+        assert reader.end_offset == 20
 
 
 def test_a_roll_makes_a_reader_open_only_new_files(tmp_path, counted):
