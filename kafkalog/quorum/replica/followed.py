@@ -42,6 +42,8 @@ class _Replica(Protocol):
     def epoch(self) -> int: ...
     @property
     def problem(self) -> Exception | None: ...
+    @property
+    def unanswered(self) -> str: ...
     def seen(self) -> tuple[int, Address | None]: ...
 
 
@@ -96,7 +98,7 @@ class Followed:
             if (broken := self._replica.broken) is not None:
                 raise broken
             if time.monotonic() >= end_s or self._replica.ends:
-                why = self._replica.problem or "no leader of the quorum is known"
+                why = self._lacking()
                 raise Timeout(f"the metadata are not there after {at_most_s:g} s: {why}")
             with self._news:
                 self._news.wait(PAUSE_S)
@@ -104,6 +106,15 @@ class Followed:
             self._waiting, left = deque(), self._waiting
             if left:
                 self.image = left[-1].new
+
+    def _lacking(self) -> str:
+        """Why the metadata are not there."""
+        if found := self._replica.problem or self._replica.unanswered:
+            return str(found)
+        leader, address = self._replica.seen()
+        if address is None:
+            return "no leader of the quorum is known"
+        return f"node {leader} at {address} leads the quorum, and its metadata have not come"
 
     def run(self, changed: Callable[[Change], None]) -> None:
         """Hand over each change, with the lock held, until `close`.

@@ -78,6 +78,11 @@ class Peers:
         for node, one in self._peers.items():
             one.keep(numbers.get(node, 0))
 
+    @property
+    def problem(self) -> str:
+        """Why the last requests to peers failed; empty: they did not.  From any thread."""
+        return "; ".join(one.problem for one in [*self._peers.values()] if one.problem)
+
     def stop(self) -> None:
         """Send nothing more."""
         for one in self._peers.values():
@@ -94,7 +99,7 @@ class Peers:
         if version < VERSIONS_MIN.get(api.key, 0):
             raise UnsupportedVersion(
                 f"{connection.address}: {api.name}: found versions up to {version}, wanted "
-                f"{VERSIONS_MIN[api.key]}"
+                f"{VERSIONS_MIN[api.key]}: controllers of Apache Kafka 3.9 or later"
             )
         if version < PRE_VOTE_SINCE and isinstance(message, VoteRequest) and message.pre_vote:
             raise UnsupportedVersion(f"{connection.address}: Vote: found no pre-vote")
@@ -119,6 +124,8 @@ class _Peer:
         self._ended = False
         self._connection: Connection | None = None
         self._said = ""  # the thread's own
+        self.problem = ""
+        """As Peers.problem."""
         self._thread = threading.Thread(target=self._loop, name=name, daemon=True)
         self._thread.start()
 
@@ -153,7 +160,7 @@ class _Peer:
             answer, body, refused = None, None, False
             try:
                 answer, body = self._ask(self._connected(wanted), wanted.message)
-                self._said = ""
+                self._said = self.problem = ""
             except Exception as problem:  # without this thread the peer would get nothing more
                 self._say(problem, wanted)
                 self._hang_up()
@@ -198,4 +205,4 @@ class _Peer:
             _logger.exception("%s to %s failed", name, wanted.address)
         elif str(problem) != self._said and not self._ended:
             _logger.info("%s to %s: %s", name, wanted.address, problem)
-        self._said = str(problem)
+        self._said, self.problem = str(problem), f"{name} to {wanted.address}: {problem}"

@@ -109,6 +109,11 @@ class RaftThread:
         """Hand over an event: one of Raft's, an Ask, an Arrived, or a NewSnapshot."""
         self._events.put(event)
 
+    @property
+    def unanswered(self) -> str:
+        """As Peers.problem."""
+        return "" if self._peers is None else self._peers.problem
+
     def fail(self, problem: Exception) -> None:
         """This node cannot take part any longer."""
         self._events.put(_Broken(problem))

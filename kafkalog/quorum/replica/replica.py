@@ -153,6 +153,11 @@ class MetadataReplica:
         return self._raft.broken
 
     @property
+    def unanswered(self) -> str:
+        """Why the last requests to other nodes of the quorum failed; empty: they did not."""
+        return self._raft.unanswered
+
+    @property
     def ends(self) -> bool:
         """True once its end has begun."""
         return not self._takes
