@@ -28,7 +28,7 @@ from kafkalog.shares.entries import Bury, Effect, Entries, Entry, EntryKey
 from kafkalog.shares.figures import Figures, count_acks
 from kafkalog.shares.first import first_offset
 from kafkalog.shares.news import News, Seen
-from kafkalog.shares.partition import AckType, Limits, Refused, SharePartition
+from kafkalog.shares.partition import AckType, Limits, Refused
 from kafkalog.shares.requests import Acks, Answer, Ask, Find, Found, GroupShare, Led
 from kafkalog.shares.sessions import FINAL, Key, Session, Sessions, Where
 from kafkalog.shares.turns import Turn, full, has_more, looked_up, read_in_turn, refusals
@@ -257,9 +257,15 @@ class Shares:
         for key in fetch.entries:
             if self._waits.leave(fetch, key):
                 self._news.forget(key)
+        self._pass_on(fetch)
+        self._maybe_answer(fetch)
+
+    def _pass_on(self, fetch: Fetching) -> None:
+        """Others have their turn in each share partition for which it waits, also in those that it
+        cannot read any more."""
+        for key in fetch.entries:
             if (entry := self._entries.get(key)) is not None:
                 self._waits.pass_on(entry)
-        self._maybe_answer(fetch)
 
     def _maybe_answer(self, fetch: Fetching) -> None:
         if fetch.over and fetch.acked is not None and fetch.number in self._fetches:
@@ -329,25 +335,10 @@ class Shares:
                 bound = state.last_stable_offset if group.committed else state.high_watermark
                 handle = handle_of(led.log)  # type: ignore[arg-type]
                 seen.append(Seen(key, handle, group.committed, bound))
-                turn = self._begin_turn(fetch, entry, led, share, bound, group.limits)
+                turn = Turn.begin(fetch, entry, led, share, bound, group.limits)
                 if turn is not None:
                     turns.append(turn)
-            self._waits.pass_on(entry)
-
-    @staticmethod
-    def _begin_turn(
-        fetch: Fetching, entry: Entry, led: Led, share: SharePartition, bound: int, limits: Limits
-    ) -> Turn | None:
-        """Begin to read a share partition; None: there is nothing to read now."""
-        if not share.can_acquire(limits):
-            return None
-        fetch.acquires = True
-        offset = share.next_fetch_offset()
-        if offset >= bound:
-            return None
-        entry.reading = True
-        until = share.end_of_free(offset, fetch.ask.want.records)
-        return Turn(entry, led, offset, until, bound)
+        self._pass_on(fetch)
 
     def _end_turns(
         self, fetch: Fetching, turns: list[Turn], reads: list[reading.Read | Refused],

@@ -13,8 +13,10 @@ from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from kafkalog.shares.entries import Entry
+    from kafkalog.shares.partition import Limits, SharePartition
     from kafkalog.shares.requests import Acks, Ask, Find, Led
     from kafkalog.shares.sessions import Where
+    from kafkalog.shares.waiting import Fetching
 
 __all__ = ["READ_BYTES_MAX", "Turn", "full", "has_more", "looked_up", "read_in_turn", "refusals"]
 
@@ -32,6 +34,21 @@ class Turn(NamedTuple):
     """The end of what the member can acquire at once."""
     bound: int
     """Where its readable records end."""
+
+    @classmethod
+    def begin(
+        cls, fetch: Fetching, entry: Entry, led: Led, share: SharePartition, bound: int,
+        limits: Limits,
+    ) -> Turn | None:  # fmt: skip
+        """Begin to read a share partition; None: there is nothing to read now."""
+        if not share.can_acquire(limits):
+            return None
+        fetch.acquires = True
+        offset = share.next_fetch_offset()
+        if offset >= bound:
+            return None
+        entry.reading = True
+        return cls(entry, led, offset, share.end_of_free(offset, fetch.ask.want.records), bound)
 
 
 def read_in_turn(

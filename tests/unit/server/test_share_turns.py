@@ -14,6 +14,10 @@ from kafkalog.clock import ManualClock
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.shares import reading
 from kafkalog.shares.leader import CLOSED, CLOSED_MS, FETCH, Shares
+from kafkalog.shares.partition import Refused
+from kafkalog.shares.requests import Led
+from kafkalog.shares.sessions import Where
+from kafkalog.shares.waiting import Fetching
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
 from tests.support.share_member import ShareMember, acquired, codes
@@ -100,6 +104,11 @@ def of(member: ShareMember) -> dict[int, int]:
     return acquired(member.fetched())[0]
 
 
+def _asked(topic_id: UUID) -> list[dict[str, Any]]:
+    partition = {"partition_index": 0, "acknowledgement_batches": []}
+    return [{"topic_id": topic_id, "partitions": [partition]}]
+
+
 def test_one_member_reads_and_the_others_try_in_turn(
     broker: Broker, join: Join, watch: Watch, topic: UUID
 ) -> None:
@@ -148,6 +157,59 @@ def test_a_member_that_leaves_passes_its_turn_on(
     wait_for(ended, "the end of the second one's session")
     watch.free.set()
     assert [of(members[0]), of(members[2])] == [{3: 1}, {1: 2}]
+
+
+def test_a_member_that_lost_a_partition_passes_its_turn_on(
+    broker: Broker, join: Join, raw: Raw, watch: Watch, topic: UUID
+) -> None:
+    """When it finds that, and later, while it waits for its other partition.  Those that read wait
+    for more bytes than there are, so that their ends do not pass anything on."""
+    one, another, loser, last = (join(name) for name in ("one", "another", "loser", "last"))
+    shares = node_of(broker).shares
+    (entry,) = shares._entries
+    other = raw.create("other").topic_id
+    loser.send_fetch(max_records=1, topics=_asked(other))
+    assert of(loser) == {4: 1}
+    assert not raw.produce("t", b"6").error_code
+
+    def reads(member: ShareMember) -> None:
+        watch.reading.clear()
+        watch.free.clear()
+        member.send_fetch(max_records=1, max_wait_ms=LONG_MS, min_bytes=1 << 20)
+        assert watch.reading.wait(60)
+
+    def blocked(member: ShareMember) -> Fetching:
+        found = []
+
+        def waits() -> bool:
+            with shares._lock:
+                found[:] = [shares._fetches[number] for number in entry.blocked]
+            return bool(found) and found[-1].ask.key.member == member.member
+
+        wait_for(waits, f"{member.member} behind the one that reads")
+        return found[-1]
+
+    def lost(where: Where) -> Led:
+        if where.topic_id == topic:
+            raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "lost")
+        return find(where)
+
+    reads(one)
+    loser.send_fetch(max_records=1, max_wait_ms=LONG_MS)
+    waiting = blocked(loser)
+    find, waiting.find = waiting.find, lost
+    last.send_fetch(max_records=1, max_wait_ms=LONG_MS)
+    blocked(last)
+    watch.free.set()
+    assert of(last) == {5: 1}
+    assert list(waiting.refused) == [entry.key.where] and not waiting.over
+    reads(another)
+    assert codes(last.acknowledge({(topic, 0): [(3, 3, [1])]})) == {0: 0}
+    assert blocked(loser) is waiting
+    last.send_fetch(max_records=1, max_wait_ms=LONG_MS)
+    blocked(last)
+    watch.free.set()
+    assert of(last) == {6: 1}
 
 
 def test_a_member_that_finds_records_sets_no_timer_and_watches_no_log(
