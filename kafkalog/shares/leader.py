@@ -30,7 +30,7 @@ from kafkalog.shares.first import first_offset
 from kafkalog.shares.news import News, Seen
 from kafkalog.shares.partition import AckType, Limits, Refused
 from kafkalog.shares.requests import Acks, Answer, Ask, Find, Found, GroupShare, Led
-from kafkalog.shares.sessions import FINAL, Key, Session, Sessions, Where
+from kafkalog.shares.sessions import FINAL, Key, NoRoom, Session, Sessions, Where
 from kafkalog.shares.turns import Turn, full, has_more, looked_up, read_in_turn, refusals
 from kafkalog.shares.waiting import Acking, Fetching, Waits
 from kafkalog.wire.error_codes import ErrorCode
@@ -162,32 +162,46 @@ class Shares:
 
     def fetch(self, ask: Ask, find: Find, answer: Callable[[Answer], None]) -> None:
         """Carry out a ShareFetch; `answer` is called once, from any thread."""
-        lock_ms = self.settings(ask.key.group).limits.lock_ms
-        refused = refusals(ask.acks or {}, ask.mistakes, find)
+        prepared = self._prepared(ask, find)
         begun: list[Fetching] = []
 
         def begin() -> None:
-            try:
-                session = self._sessions.fetch(
-                    ask.key, ask.epoch, ask.wanted, ask.forgotten, ask.connection,
-                    acknowledges=ask.acks is not None,
-                )  # fmt: skip
-            except Refused as why:
-                self._refuse(ask, find, why, answer)
-                return
-            fetch = self._new(ask, find, session, answer)
-            fetch.lock_ms = lock_ms
-            if ask.acks is not None:
-                self._acknowledge(ask.key, ask.acks, refused, partial(self._acked, fetch))
-            if session is None:
-                self._release(self._sessions.remove(ask.key))
-            nothing = ask.renews or ask.want.records <= 0 or ask.max_bytes <= 0
-            if not fetch.wheres or nothing or self._stopping:
-                self._finish(fetch)
-            else:
+            self._number += 1
+            until_ms = self.now_ms() + min(max(ask.max_wait_ms, 0), WAIT_MAX_MS)
+            fetch = Fetching(self._number, ask, find, until_ms, answer)
+            self._fetches[fetch.number] = fetch
+            if self._begin(fetch, *prepared):
                 begun.append(fetch)
 
         self._bring(begin, begun)
+
+    def _prepared(self, ask: Ask, find: Find) -> tuple[int, dict[Where, Refused]]:
+        """How long members hold records, and which acknowledgements are refused."""
+        refused = refusals(ask.acks or {}, ask.mistakes, find)
+        return self.settings(ask.key.group).limits.lock_ms, refused
+
+    def _begin(self, fetch: Fetching, lock_ms: int, refused: dict[Where, Refused]) -> bool:
+        """Begin, continue or end its session; True: it is to try to acquire records."""
+        ask = fetch.ask
+        try:
+            session = self._sessions.fetch(
+                ask.key, ask.epoch, ask.wanted, ask.forgotten, ask.connection,
+                acknowledges=ask.acks is not None,
+            )  # fmt: skip
+        except Refused as why:
+            self._refuse(fetch, why)
+            return False
+        self._waits.without_room.pop(fetch.number, None)
+        fetch.begin(session, lock_ms)
+        self._look_at_connections()
+        if ask.acks is not None:
+            self._acknowledge(ask.key, ask.acks, refused, partial(self._acked, fetch))
+        if session is None:
+            self._release(self._sessions.remove(ask.key))
+        nothing = ask.renews or ask.want.records <= 0 or ask.max_bytes <= 0
+        if not fetch.wheres or nothing or self._stopping:
+            self._finish(fetch)
+        return not fetch.over
 
     def _bring(self, begin: Callable[[], None], begun: Collection[Fetching] = ()) -> None:
         """Carry out a request of this thread: `begun` after `begin`, then what became ready."""
@@ -208,41 +222,34 @@ class Shares:
                 self._bringing.discard(number)
                 self._wake_up()
 
-    def _new(
-        self, ask: Ask, find: Find, session: Session | None, answer: Callable[[Answer], None]
-    ) -> Fetching:
-        self._number += 1
-        deadline_ms = self.now_ms() + min(max(ask.max_wait_ms, 0), WAIT_MAX_MS)
-        fetch = Fetching(self._number, ask, find, session, deadline_ms, answer)
-        self._fetches[fetch.number] = fetch
-        self._look_at_connections()
-        return fetch
-
     def _wait_for(self, fetch: Fetching, seen: Iterable[Seen] = ()) -> None:
         """It waits until its time is over, or one of the logs that it has seen has grown."""
         self._timers.set((FETCH, fetch.number, "", ""), fetch.deadline_ms)
         for one in seen:
             self._news.watch(one)
 
-    def _refuse(
-        self, ask: Ask, find: Find, refused: Refused, answer: Callable[[Answer], None]
-    ) -> None:
+    def _refuse(self, fetch: Fetching, why: Refused) -> None:
         """Refuse a whole request; one for which there is no room only after its time, so that
         nobody asks again immediately, and not if a session ends before."""
-        told = partial(answer, Answer(refused, {}, {}, 0))
-        if refused.code is not ErrorCode.SHARE_SESSION_LIMIT_REACHED:
-            self.effects.append(told)
+        fetch.why = why
+        if not isinstance(why, NoRoom) or self._stopping:
+            self._finish(fetch)
             return
-        fetch = self._new(ask, find, None, lambda _: told())
-        fetch.acked = {}
-        self._waits.without_room[fetch.number] = partial(self._begin_again, fetch, answer)
+        self._waits.without_room[fetch.number] = why.needs
+        self._look_at_connections()
         self._wait_for(fetch)
 
-    def _begin_again(self, fetch: Fetching, answer: Callable[[Answer], None]) -> None:
-        """There may be room for the session of a fetch that waits to be refused."""
-        self._timers.cancel((FETCH, fetch.number, "", ""))
-        ask = fetch.ask._replace(max_wait_ms=fetch.deadline_ms - self.now_ms())
-        self.effects.append(partial(self.fetch, ask, fetch.find, answer))
+    def _begin_again(self, fetch: Fetching) -> bool:
+        """There may be room for the session of a fetch that waits to be refused; True: it is to try
+        to acquire records."""
+        prepared, found = self._prepared(fetch.ask, fetch.find), list[bool]()
+
+        def begin() -> None:
+            if fetch.number in self._waits.without_room:  # it was not answered in the meantime
+                found.append(self._begin(fetch, *prepared))
+
+        self.run(begin)
+        return any(found)
 
     def _acked(self, fetch: Fetching, acked: Any) -> None:
         fetch.acked = acked
@@ -268,10 +275,9 @@ class Shares:
                 self._waits.pass_on(entry)
 
     def _maybe_answer(self, fetch: Fetching) -> None:
-        if fetch.over and fetch.acked is not None and fetch.number in self._fetches:
+        if fetch.number in self._fetches and (outcome := fetch.outcome()) is not None:
             self._waits.remove(fetch.number)
-            answer = Answer(None, fetch.acked, fetch.shown(), fetch.lock_ms)
-            self.effects.append(partial(fetch.answer, answer))
+            self.effects.append(partial(fetch.answer, outcome))
 
     # ---- acquiring -------------------------------------------------------------------------------
 
@@ -444,8 +450,7 @@ class Shares:
         """A session has ended: what its member holds is available again."""
         if session is None:
             return
-        if (begin := self._waits.next_without_room()) is not None:
-            begin()
+        self._waits.room(self._sessions)
         group, member = session.key
         for where in session.acquired:
             entry = self._entries.get(EntryKey(group, where))
@@ -576,13 +581,17 @@ class Shares:
                 self._keep_locks(entry)
 
     def _attempt_safely(self, fetch: Fetching, *, forced: bool) -> None:
+        waited = fetch.number in self._waits.without_room
         try:
             if forced and not fetch.wheres:
                 self.run(partial(self._finish, fetch))
-            self._attempt(fetch, forced=forced)
+            elif not waited or self._begin_again(fetch):
+                self._attempt(fetch, forced=forced)
         except Exception:
             _logger.exception("share group %s: a member's request failed", fetch.ask.key.group)
             self.run(partial(self._finish, fetch))
+        if waited:
+            self.run(partial(self._waits.room, self._sessions))
 
     def _tell(self, keys: Iterable[EntryKey]) -> None:
         for key in keys:

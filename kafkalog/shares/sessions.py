@@ -16,7 +16,9 @@ from uuid import UUID
 from kafkalog.shares.partition import Refused
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["FINAL", "INITIAL", "Key", "Session", "Sessions", "Where", "next_epoch"]
+__all__ = [
+    "FINAL", "INITIAL", "Key", "NoRoom", "Room", "Session", "Sessions", "Where", "next_epoch",
+]  # fmt: skip
 
 INITIAL, FINAL = 0, -1
 """The epochs that begin and end a session."""
@@ -37,6 +39,21 @@ class Key(NamedTuple):
 
     group: str
     member: str
+
+
+class Room(NamedTuple):
+    """The sessions and the memory that a request would take."""
+
+    sessions: int
+    bytes: int
+
+
+class NoRoom(Refused):
+    """There is no room for a session, or for more partitions of one."""
+
+    def __init__(self, message: str, needs: Room) -> None:
+        super().__init__(ErrorCode.SHARE_SESSION_LIMIT_REACHED, message)
+        self.needs = needs
 
 
 class Session:
@@ -92,6 +109,12 @@ class Sessions:
         """True if a member of the group has a session."""
         return group in self._groups
 
+    def has_room(self, needs: Room) -> bool:
+        """True if there is so much room."""
+        if needs.sessions and len(self._all) + needs.sessions > self.sessions_max:
+            return False
+        return self.bytes + needs.bytes <= self.bytes_max
+
     def connections(self) -> list[int]:
         """The connections that have sessions."""
         return list(self._by_connection)
@@ -121,8 +144,7 @@ class Sessions:
         session = self._in_epoch(key, epoch)
         before, count = session.bytes, len(session.partitions)
         partitions = {one: True for one in wanted if one not in session.partitions}
-        if self.bytes + WHERE_BYTES * len(partitions) > self.bytes_max:
-            raise self._full()
+        self._check(Room(0, WHERE_BYTES * len(partitions)))
         session.partitions.update(partitions)
         for one in forgotten:
             session.partitions.pop(one, None)
@@ -189,18 +211,18 @@ class Sessions:
         return session
 
     def _admit(self, session: Session) -> None:
-        if len(self._all) >= self.sessions_max or self.bytes + session.bytes > self.bytes_max:
-            raise self._full()
+        self._check(Room(1, session.bytes))
         self._all[session.key] = session
         self._groups[session.key.group] += 1
         self._by_connection.setdefault(session.connection, set()).add(session.key)
         self.bytes += session.bytes
         self.partitions += len(session.partitions)
 
-    def _full(self) -> Refused:
-        why = (f"share sessions: found {len(self._all)} with about {self.bytes} bytes, wanted at "
-               f"most {self.sessions_max} with {self.bytes_max} bytes")  # fmt: skip
-        return Refused(ErrorCode.SHARE_SESSION_LIMIT_REACHED, why)
+    def _check(self, needs: Room) -> None:
+        if not self.has_room(needs):
+            why = (f"share sessions: found {len(self._all)} with about {self.bytes} bytes, wanted "
+                   f"at most {self.sessions_max} with {self.bytes_max} bytes")  # fmt: skip
+            raise NoRoom(why, needs)
 
 
 def next_epoch(epoch: int) -> int:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kafkalog.shares.entries import Done, Entry, EntryKey
     from kafkalog.shares.partition import Refused
     from kafkalog.shares.requests import Ask, Find
-    from kafkalog.shares.sessions import Session, Where
+    from kafkalog.shares.sessions import Room, Session, Sessions, Where
 
 __all__ = ["Acking", "Fetching", "Waits"]
 
@@ -48,15 +48,19 @@ class Fetching:
     """A ShareFetch that is not answered yet.  Guarded by the lock of the share partitions."""
 
     def __init__(
-        self, number: int, ask: Ask, find: Find, session: Session | None, deadline_ms: int,
+        self, number: int, ask: Ask, find: Find, deadline_ms: int,
         answer: Callable[[Answer], None],
     ) -> None:  # fmt: skip
-        """`session`: None if it ends its session."""
-        self.number, self.ask, self.find, self.session = number, ask, find, session
+        """Without a session."""
+        self.number, self.ask, self.find = number, ask, find
         self.deadline_ms = deadline_ms
         self.answer = answer
+        self.why: Refused | None = None
+        """Why the whole request is refused, unless there is room for its session before it is
+        over."""
+        self.session: Session | None = None
         self.lock_ms = 0
-        self.wheres: list[Where] = [] if session is None else session.in_turn()
+        self.wheres: list[Where] = []
         """The partitions to read, in their turn."""
         self.entries: set[EntryKey] = set()
         """The share partitions for whose changes it waits."""
@@ -76,6 +80,11 @@ class Fetching:
         """None: what it acknowledges is not final yet."""
         self.found: dict[Where, Found] = {}
 
+    def begin(self, session: Session | None, lock_ms: int) -> None:
+        """It is not refused; `session`: None if it ends its session."""
+        self.why, self.session, self.lock_ms = None, session, lock_ms
+        self.wheres = [] if session is None else session.in_turn()
+
     @property
     def left(self) -> list[Where]:
         """The partitions that can be read."""
@@ -83,7 +92,15 @@ class Fetching:
             return self.wheres
         return [where for where in self.wheres if where not in self.refused]
 
-    def shown(self) -> dict[Where, Found]:
+    def outcome(self) -> Answer | None:
+        """The answer; None: it waits for records, or what it acknowledges is not final yet."""
+        if not self.over or (self.acked is None and self.why is None):
+            return None
+        if self.why is not None or self.acked is None:
+            return Answer(self.why, {}, {}, 0)
+        return Answer(None, self.acked, self._shown(), self.lock_ms)
+
+    def _shown(self) -> dict[Where, Found]:
         """The partitions of the answer: in a session only those with news."""
         session, found = self.session, {}
         if session is None:
@@ -109,21 +126,22 @@ class Waits:
         self.all: dict[int, Fetching] = {}
         self.ready: dict[int, None] = {}
         """Those that try again, in order."""
-        self.without_room: dict[int, Callable[[], None]] = {}
-        """Those that are refused as there is no room for their sessions; what begins each again."""
+        self.without_room: dict[int, Room] = {}
+        """Those that are to be refused as there is no room for their sessions: what each needs."""
         self._by_entry: dict[EntryKey, set[int]] = {}
 
     def remove(self, number: int) -> None:
-        """A fetch is answered, or begins again."""
+        """A fetch is answered."""
         del self.all[number]
         self.without_room.pop(number, None)
 
-    def next_without_room(self) -> Callable[[], None] | None:
-        """A session has ended: what begins the next fetch that found no room for one."""
-        for number, begin in self.without_room.items():
-            self.remove(number)
-            return begin
-        return None
+    def room(self, sessions: Sessions) -> None:
+        """A session has ended, or one that tried because of that is through: the first one that
+        found no room, and would find some, tries again."""
+        for number, needs in self.without_room.items():
+            if number not in self.ready and sessions.has_room(needs):
+                self.ready[number] = None
+                return
 
     def add(self, fetch: Fetching, key: EntryKey) -> None:
         """A fetch waits for changes of a share partition."""

@@ -22,7 +22,7 @@ from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
 from tests.support.share_member import ShareMember, acquired, codes
 from tests.support.share_persister import kept_in_memory
-from tests.support.waiting import wait_for
+from tests.support.waiting import LIMIT_S, wait_for
 
 GROUP_KIND = 32
 LONG_MS = 600_000
@@ -258,3 +258,108 @@ def test_a_member_without_a_session_gets_that_of_one_that_leaves(
         assert other.fetched().error_code == 0
         assert [key.member for key in shares._sessions._all] == ["two"]
         assert not shares._waits.without_room and not shares._fetches
+
+
+Crowd = Callable[[str, int], ShareMember]
+
+
+@pytest.fixture
+def crowd(broker: Broker, raw: Raw) -> Iterator[Crowd]:
+    """Members that read so many partitions, of which nobody writes any."""
+    topics = {count: raw.create(f"of-{count}", count).topic_id for count in (1, 10)}
+    with ExitStack() as connections:
+
+        def member(name: str, count: int) -> ShareMember:
+            connection = connections.enter_context(Raw(broker.bootstrap_servers))
+            return ShareMember(connection, "g", {topics[count]: list(range(count))}, name)
+
+        yield member
+
+
+def begins(member: ShareMember) -> None:
+    assert member.fetch(min_bytes=0).error_code == 0
+
+
+def leaves(member: ShareMember) -> None:
+    member.epoch = -1
+    assert member.fetch(topics=[]).error_code == 0
+
+
+def waits_for_room(shares: Shares, member: ShareMember, **fields: Any) -> Fetching:
+    """It sends a ShareFetch, for which there is no room."""
+    member.send_fetch(min_bytes=0, max_wait_ms=LONG_MS, **fields)
+    found: list[Fetching] = []
+
+    def waits() -> bool:
+        with shares._lock:
+            every = [shares._fetches[number] for number in shares._waits.without_room]
+        found[:] = [one for one in every if one.ask.key.member == member.member]
+        return bool(found)
+
+    wait_for(waits, f"{member.member}, for room")
+    return found[0]
+
+
+def test_room_goes_to_all_those_for_which_it_is_enough(broker: Broker, crowd: Crowd) -> None:
+    """In their order; one that needs more keeps none of the others waiting."""
+    shares = node_of(broker).shares
+    sessions = shares._sessions
+    leaving, large = crowd("leaving", 1), crowd("large", 10)
+    small, smaller, later = (crowd(name, 1) for name in ("small", "smaller", "later"))
+    begins(leaving)
+    one = sessions.bytes_max = sessions.bytes
+    for member in (large, small, smaller, later):
+        waits_for_room(shares, member)
+    sessions.bytes_max = 2 * one
+    leaves(leaving)
+    assert [member.fetched().error_code for member in (small, smaller)] == [0, 0]
+    leaves(small)
+    assert later.fetched().error_code == 0
+    sessions.bytes_max = 4 * one
+    leaves(smaller)
+    assert large.fetched().error_code == 0
+    assert not shares._waits.without_room
+
+
+def test_a_member_that_leaves_waits_for_none_that_comes(broker: Broker, crowd: Crowd) -> None:
+    """The one that comes looks up its partitions after the one that leaves is answered."""
+    shares = node_of(broker).shares
+    leaving, comes = crowd("leaving", 1), crowd("comes", 1)
+    begins(leaving)
+    shares._sessions.sessions_max = 1
+    waiting = waits_for_room(shares, comes)
+    find, go_on, went_on = waiting.find, threading.Event(), list[bool]()
+
+    def slow(where: Where) -> Led:
+        went_on.append(go_on.wait(LIMIT_S))
+        return find(where)
+
+    waiting.find = slow
+    leaves(leaving)
+    go_on.set()
+    assert comes.fetched().error_code == 0
+    assert went_on and all(went_on)
+
+
+def test_a_member_whose_second_attempt_fails_is_refused(
+    broker: Broker, crowd: Crowd, join: Join, raw: Raw, topic: UUID
+) -> None:
+    """And the next one gets the room."""
+    shares = node_of(broker).shares
+    leaving, fails, comes = crowd("leaving", 1), join("fails"), crowd("comes", 1)
+    begins(leaving)
+    shares._sessions.bytes_max = shares._sessions.bytes
+    more = [{"topic_id": raw.create("more").topic_id, "partitions": [
+        {"partition_index": 0, "acknowledgement_batches": []}]}]  # fmt: skip
+    more += [{"topic_id": topic, "partitions": [{"partition_index": 0, "acknowledgement_batches": [
+        {"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}]}]}]  # fmt: skip
+    waiting = waits_for_room(shares, fails, topics=more)
+    waits_for_room(shares, comes)
+
+    def broken(_where: Where) -> Led:
+        raise RuntimeError("a fault")
+
+    waiting.find = broken
+    leaves(leaving)
+    assert fails.fetched().error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert comes.fetched().error_code == 0
