@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -100,8 +99,9 @@ class Admin(AdminNodes, AdminUsers, AdminAcls, AdminShareGroups, AdminStreamsGro
 
     def _begins(self) -> None:
         if self._cluster.patience.due:
-            with self._cluster.patience.whole(math.inf, answering):
-                self._pushing.reporter.settle(self._cluster)
+            left_s = self._cluster.patience.left_s()
+            with self._cluster.patience.whole(left_s, answering):
+                self._pushing.reporter.settle(self._cluster, left_s)
 
     def _called(self) -> None:
         with self._cluster.patience.whole(0, answering):

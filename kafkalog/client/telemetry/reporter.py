@@ -24,8 +24,9 @@ _logger = logging.getLogger(__name__)
 
 REQUEST_S = 3.0
 """The longest that a request keeps its thread from other work."""
-SETTLE_S = 1.0
-"""The longest that an answer delays a client whose connection waits for it."""
+SETTLE_S, SETTLE_SHARE = 1.0, 0.1
+"""The longest that an answer delays a call whose connection waits for it, and the largest share of
+the call's time."""
 LAST_S = 1.0
 """The longest that the last push delays the client's end."""
 
@@ -77,14 +78,15 @@ class Reporter:
                 self._failed(problem)
         return self.ends
 
-    def settle(self, cluster: Cluster) -> None:
+    def settle(self, cluster: Cluster, left_s: float) -> None:
         """Take the answer that `wanted` has left in flight, before a request whose own answer would
-        come after it.  Without one within SETTLE_S the connection is given up, and a broker is
-        asked again later."""
+        come after it.  `left_s`: what the call has left.  Without an answer within SETTLE_S and
+        SETTLE_SHARE of that, the connection is given up, and a broker is asked again later."""
+        until_s = time.monotonic() + min(SETTLE_S, left_s * SETTLE_SHARE)
         due, cluster.patience.due = cluster.patience.due, []
         for connection in due:
             if not connection.closed:
-                self.wanted(cluster, connection, SETTLE_S)
+                self.wanted(cluster, connection, until_s - time.monotonic())
         late, cluster.patience.due = cluster.patience.due, []
         for connection in late:
             connection.give_up()
@@ -132,6 +134,9 @@ class Reporter:
         """
         if not self._on:
             raise errors.ArgumentError("client_instance_id: enable.metrics.push is false")
+        known = self._schedule.instance_id
+        if known != NO_ID:  # it stays, and the lock is held during a push
+            return known
         with self._lock:
             if self._schedule.instance_id == NO_ID:
                 code = self._send(cluster.any(), Ask(NO_ID))

@@ -135,6 +135,35 @@ def test_a_broker_that_is_silent_about_metrics_holds_up_no_call(
     assert values(broker, "a") == {}
 
 
+def test_a_question_about_metrics_takes_a_small_part_of_a_short_call(
+    broker: TestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call whose connection waits for that answer succeeds, over another one."""
+    monkeypatch.setattr(reporter, "SETTLE_S", 3600.0)
+    subscribe(broker)
+    asked = broker.delay("GetTelemetrySubscriptions", 3_600_000, times=None)
+    config = {"request.timeout.ms": 3_000}
+    with Admin(broker.bootstrap_servers, client_id="a", config=config) as admin:
+        admin.list_topics()
+        broker.delay("Metadata", 200)  # it needs some of its time
+        assert admin.list_topics(timeout_ms=2_000) == ["t"]
+        assert (asked.hits, admin._cluster.openings.count) == (1, 2)
+
+
+def test_an_id_that_is_known_waits_for_no_push(
+    broker: TestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reporter, "REQUEST_S", 3600.0)
+    monkeypatch.setattr(reporter, "LAST_S", 0.05)
+    subscribe(broker)
+    pushed = broker.delay("PushTelemetry", 3_600_000, times=None)
+    config = {"request.timeout.ms": 5_000}
+    with Admin(broker.bootstrap_servers, client_id="a", config=config) as admin:
+        wait_for(lambda: admin.list_topics() and pushed.hits, "it has pushed")
+        admin.client_instance_id()
+        assert admin._pushing.reporter._sending is not None  # the push still waits
+
+
 def test_the_wait_for_an_id_has_a_limit(broker: TestBroker) -> None:
     broker.delay("GetTelemetrySubscriptions", 3_600_000, times=None)
     with (
