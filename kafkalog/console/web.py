@@ -268,17 +268,17 @@ class Web:
             raise Refused(404, f"found {name[:100]!r}, wanted one of {', '.join(CHANGES)}")
         if not self._settings.write:
             raise Refused(403, "this console is read-only: kafkalog.console.write is false")
-        outcome = "interrupted: perhaps it was done"
+        who = session.user or "anonymous", name, subject(body)
         try:
             answer = await self._ask(session, partial(change, session.person, body))
-            outcome = "done"
-            return answer
         except (errors.KafkalogError, Refused) as problem:
-            outcome = f"failed: {problem}"
+            _logger.info("console: %r: %s, %s: failed: %s", *who, problem)
             raise
-        finally:
-            user = session.user or "anonymous"
-            _logger.info("console: %r: %s, %s: %s", user, name, subject(body), outcome)
+        except BaseException:
+            _logger.info("console: %r: %s, %s: %s", *who, "interrupted: perhaps it was done")
+            raise
+        _logger.info("console: %r: %s, %s: %s", *who, "done")
+        return answer
 
     async def _login(self, address: str, body: Any, secure: bool, old: str) -> Answer:
         place = self._settings.place

@@ -7,7 +7,7 @@ docs/logs.md is made from it.
 
 from typing import TYPE_CHECKING
 
-from kafkalog.logs.event import FOREIGN, LEFT_OUT, VARIES, Event
+from kafkalog.logs.event import ALL, FOREIGN, LEFT_OUT, OF_FIRST, VARIES, Event
 from kafkalog.logs.event import event as _of
 
 if TYPE_CHECKING:
@@ -61,7 +61,9 @@ EVENTS: dict[str, tuple[Event, ...]] = {
     "console.server": (_of("console_failed", "error", "console: the server failed"),),
     "console.web": (
         _of("console_change", "info", "console: %r: %s, %s: %s",
-            "principal change subject outcome"),
+            "principal change subject outcome", ALL),
+        _of("console_change_failed", "info", "console: %r: %s, %s: failed: %s",
+            "principal change subject problem", OF_FIRST),
         _of("console_request_failed", "error", "console: a request failed"),
         _of("console_sample_failed", "error", "console: a sample failed"),
         _of("console_login_failed", "warning", "console: a login as %r from %s failed",

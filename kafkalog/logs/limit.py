@@ -5,7 +5,8 @@ are logged in a while, not counting those at DEBUG; more are counted, and the ne
 logger after that while says first how many, or else the end of the process.
 
 Lines about a partition or a path of this node are counted for each of these: a broker that starts
-after a power cut tells of every log what was cut.
+after a power cut tells of every log what was cut.  An event may say that its lines are counted for
+each value of the first argument, or not at all: a broker has admitted what causes these.
 """
 
 import logging
@@ -13,7 +14,7 @@ import os
 import threading
 import time
 
-from kafkalog.logs.event import LEFT_OUT, Event
+from kafkalog.logs.event import ALL, LEFT_OUT, OF_FIRST, Event
 from kafkalog.logs.events import EVENTS, event_of
 
 __all__ = ["LINES_MAX", "WINDOW_S", "left_out", "limited", "reset", "tell_all"]
@@ -62,6 +63,8 @@ class _Limit(logging.Filter):
         if record.levelno < logging.INFO:  # an operator asked for it, for a while
             return True
         event = event_of(record)
+        if event.limit == ALL:
+            return True
         text = record.msg if isinstance(record.msg, str) else type(record.msg).__name__
         key = (text, *_place(event, record))
         with self._lock:
@@ -108,11 +111,12 @@ class _Limit(logging.Filter):
 
 
 def _place(event: Event, record: logging.LogRecord) -> tuple[object, ...]:
-    """The partition or the path of this node that a line is about, if it is about one."""
+    """The partition or the path of this node that a line is about, if it is about one, or what its
+    event counts lines for."""
     arguments = record.args if isinstance(record.args, tuple) else ()
     if event.fields[:2] == ("topic", "partition"):
         return arguments[:2]
-    return arguments[:1] if event.fields[:1] == ("path",) else ()
+    return arguments[:1] if event.fields[:1] == ("path",) or event.limit == OF_FIRST else ()
 
 
 _limits: dict[str, _Limit] = {}

@@ -18,6 +18,7 @@ from kafkalog.console import person as person_module
 from kafkalog.console import routes, sessions, web
 from kafkalog.console.person import Person, Place, SegmentFacts, checked
 from kafkalog.errors import InvalidSetting, SaslAuthenticationFailed
+from kafkalog.logs import limit
 from tests.support import sasl
 from tests.support.console import Browser, console
 from tests.support.waiting import LIMIT_S, wait_for
@@ -207,6 +208,25 @@ def test_each_change_is_logged_with_its_subject_and_its_outcome(
     assert found[2] == "console: 'bob': reset-offsets, group 'g\\n', topic 'theirs': done"
     assert found[3] == ("console: 'bob': create-topic, nothing: failed: name: wanted a text")
     assert len(found) == 4
+
+
+def test_failed_changes_of_a_user_silence_none_that_was_made(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nor the failed ones of another user."""
+    limit.reset()
+    caplog.set_level(logging.INFO, "kafkalog.console.web")
+    root, alice = Browser(url), Browser(url)
+    root.log_in(ROOT, PASSWORDS[ROOT])
+    alice.log_in(ALICE, PASSWORDS[ALICE])
+    for _ in range(limit.LINES_MAX + 5):
+        assert alice.post("create-topic", name=1).status == 400
+    assert root.post("delete-topic", name="x", again="y").status == 400
+    for _ in range(limit.LINES_MAX + 5):
+        assert root.post("produce", topic="theirs", value="x").status == 200
+    found = [one.getMessage() for one in caplog.records if one.name == "kafkalog.console.web"]
+    assert found.count("console: 'bob': produce, topic 'theirs': done") == limit.LINES_MAX + 5
+    assert len([one for one in found if "'bob': delete-topic, topic 'x': failed: " in one]) == 1
 
 
 @pytest.mark.parametrize("fields", [

@@ -107,6 +107,22 @@ def test_lines_about_paths_of_the_node_are_counted_for_each(
     assert len(caplog.messages) == 11 * LINES_MAX - 1
 
 
+def test_an_event_says_how_its_lines_are_limited(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of the console's changes those that were made are all logged, the others for each user."""
+    caplog.set_level(logging.INFO, "kafkalog")
+    console = limited("kafkalog.console.web")
+    limit.reset()
+    for _ in range(2 * LINES_MAX):
+        for user in ("alice", "bob"):
+            console.info("console: %r: %s, %s: failed: %s", user, "delete-topic", "x", "no right")
+    assert len(caplog.messages) == 2 * LINES_MAX
+    for _ in range(2 * LINES_MAX):
+        console.info("console: %r: %s, %s: %s", "alice", "delete-topic", "x", "done")
+    assert len(caplog.messages) == 4 * LINES_MAX
+
+
 def test_another_line_of_the_logger_tells_of_those_left_out(
     logger: logging.Logger, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
