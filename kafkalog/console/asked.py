@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -23,8 +24,15 @@ class Refused(Exception):
 class Asked:
     """The fields of a query."""
 
-    def __init__(self, fields: Mapping[str, str]) -> None:
+    def __init__(self, fields: Mapping[str, str], gone: threading.Event | None = None) -> None:
+        """`gone`: set when nobody waits for the answer any more."""
         self._fields = fields
+        self._gone = gone
+
+    @property
+    def abandoned(self) -> bool:
+        """True if nobody waits for the answer any more: work that takes long ends."""
+        return self._gone is not None and self._gone.is_set()
 
     def text(self, name: str, default: str | None = None, most: int = NAME_CHARS_MAX) -> str:
         """A text of at most so many characters.  Raises: Refused."""

@@ -66,8 +66,9 @@ class _Wish(NamedTuple):
 class _Found:
     """The records of an answer, and how far the search came."""
 
-    def __init__(self, wish: _Wish, next_: dict[TopicPartition, int]) -> None:
+    def __init__(self, wish: _Wish, next_: dict[TopicPartition, int], asked: Asked) -> None:
         self.wish = wish
+        self._asked = asked
         self.records: list[Record] = []
         self.next = next_
         self.scanned = self.bytes = 0
@@ -90,7 +91,7 @@ class _Found:
         return (
             len(self.records) >= self.wish.most or self.scanned >= SCANNED_MAX
             or self.bytes >= SCANNED_BYTES_MAX or self.room <= 0
-            or time.monotonic() >= self._until_s
+            or time.monotonic() >= self._until_s or self._asked.abandoned
         )  # fmt: skip
 
 
@@ -118,7 +119,9 @@ def read_records(person: Person, asked: Asked) -> dict[str, Any]:
     depth = SCANNED_MAX // len(tps) if wish.filters else count
     begin = _begin(person, asked, kind, [tp for tp in tps if tp in ends], starts, ends, depth)
     with person.reader(committed) as reader:
-        found = _search(reader, begin, ends, wish, whole=kind == "last")
+        if kind == "last":  # they are chosen among all
+            wish = wish._replace(most=SCANNED_MAX)
+        found = _search(reader, begin, ends, _Found(wish, dict(begin), asked))
     records = found.records
     if kind == "last":
         records = sorted(records, key=lambda one: (one.timestamp_ms, one.offset))
@@ -195,10 +198,9 @@ def _next_of(text: str) -> dict[int, int]:
 
 def _search(
     reader: Consumer, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int],
-    wish: _Wish, whole: bool,
+    found: _Found,
 ) -> _Found:  # fmt: skip
-    """Read up to the ends.  `whole`: all of it, as the last records are chosen among them."""
-    found = _Found(wish if not whole else wish._replace(most=SCANNED_MAX), dict(begin))
+    """Read up to the ends, or until enough is found."""
     for record in _records(reader, begin, ends, found):
         found.take(record)
     return found
@@ -265,7 +267,7 @@ def _record_at(person: Person, asked: Asked) -> Record:
     with person.reader(committed=False) as reader:
         reader.assign([tp])
         reader.seek(tp, offset)
-        while time.monotonic() < until_s:
+        while time.monotonic() < until_s and not asked.abandoned:
             for record in reader.poll(POLL_MS, max_records=1):
                 if record.offset == offset:
                     return record

@@ -6,25 +6,24 @@ import asyncio
 import ipaddress
 import json
 import secrets
+import threading
 import time
 import unicodedata
-import weakref
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
-from functools import partial
-from typing import Any, NamedTuple
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
 from kafkalog import errors
 from kafkalog.console.asked import Asked, Refused
 from kafkalog.console.changes import subject
 from kafkalog.console.person import Person, Place
-from kafkalog.console.readers import READERS_MAX
 from kafkalog.console.records import Download
 from kafkalog.console.routes import CHANGES, READERS, READS
 from kafkalog.console.sessions import Attempts, Passes, Session, Sessions, same
 from kafkalog.console.statics import read_statics
+from kafkalog.console.turns import THREADS, Turn, Turns
 from kafkalog.logs.limit import limited
 from kafkalog.metrics.endpoint import Page
 
@@ -36,17 +35,12 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
+Gone: TypeAlias = "asyncio.Future[None]"
+"""Done when a request's browser has gone."""
 
-THREADS = 8
-"""Requests that ask brokers at the same time."""
-AT_ONCE_MAX = 3
-"""Those of one session; its others wait, so that none takes all threads."""
-SEARCHES_MAX = READERS_MAX
-"""Requests that read records at the same time; the threads that are left answer all others."""
-LOGINS_MAX = 4
-"""Logins at the same time; a broker may take long to refuse one."""
-WAITING_MAX = 48
-"""Requests that wait for a thread or are served; another one is refused."""
+LOGINS_MAX, ARRIVING_MAX = 4, 16
+"""Logins at the same time, in threads of their own, as a broker may take long to refuse one; and
+with those that wait.  Another one is refused."""
 PAGES_MAX = 4
 """Pages of metrics that are made at the same time."""
 URL_BYTES_MAX = 16_384
@@ -114,18 +108,13 @@ class Web:
         self._sessions = Sessions[Person](lambda: secrets.token_urlsafe(24))
         self._arriving: set[Person] = set()
         """Those that log in: they have clients and no session yet."""
-        self._searches = asyncio.Semaphore(SEARCHES_MAX)
-        self._logins = asyncio.Semaphore(LOGINS_MAX)
         self._passes = Passes(lambda: secrets.token_urlsafe(24))
         self._attempts = Attempts()
+        self._turns = Turns()
         self._threads = ThreadPoolExecutor(THREADS, "kafkalog console")
+        self._doors = ThreadPoolExecutor(LOGINS_MAX, "kafkalog console logins")
         self._sampling = ThreadPoolExecutor(1, "kafkalog console samples")
-        self._waiting = 0
         self._pages = self._unsent = 0
-        # By the session's csrf, while its requests are in progress.
-        self._turns: weakref.WeakValueDictionary[str, asyncio.Semaphore] = (
-            weakref.WeakValueDictionary()
-        )
         self._ends = False
         # An open cluster knows nobody: all share the clients of one.
         self._everyone = None if settings.place.logs_in else Person(settings.place, "", "")
@@ -202,12 +191,13 @@ class Web:
             body = _json(await _body(receive))
             if name == "login":
                 client = scope.get("client") or ("",)
-                return await self._login(str(client[0]), body, secure, token)
+                async with _watched(receive) as gone:
+                    return await self._login(str(client[0]), body, secure, token, gone)
             session = self._changed_by(session, headers)
             if name == "logout":
                 self._part_from(self._sessions.end(token))
                 return _shown({}, [_cookie_header(secure, "", 0)])
-            return await self._change(session, name, body)
+            return await self._change(receive, session, name, body)
         if method not in ("GET", "HEAD"):
             raise Refused(405, f"found {method[:20]}, wanted GET or POST")
         if name == "session":
@@ -217,8 +207,10 @@ class Web:
         read = READS.get(name)
         if read is None:
             raise Refused(404, f"found {path[:100]!r}, wanted a known path below /api/")
-        asked = _asked(scope["query_string"])
-        return await self._ask(session, partial(read, session.person, asked), name in READERS)
+        person, fields = session.person, _fields(scope["query_string"])
+        return await self._ask(
+            receive, session, lambda gone: read(person, Asked(fields, gone)), name in READERS
+        )
 
     async def _page(self, path: str, page: Callable[[str], Page], accept: str) -> Answer:
         """A page that needs no session; those that wait for nothing are always made."""
@@ -262,7 +254,9 @@ class Web:
             raise Refused(403, "found no right X-CSRF-Token; load the page again")
         return session
 
-    async def _change(self, session: Session[Person], name: str, body: Any) -> Answer:
+    async def _change(
+        self, receive: Receive, session: Session[Person], name: str, body: Any
+    ) -> Answer:
         change = CHANGES.get(name)
         if change is None:
             raise Refused(404, f"found {name[:100]!r}, wanted one of {', '.join(CHANGES)}")
@@ -270,7 +264,7 @@ class Web:
             raise Refused(403, "this console is read-only: kafkalog.console.write is false")
         who = session.user or "anonymous", name, subject(body)
         try:
-            answer = await self._ask(session, partial(change, session.person, body))
+            answer = await self._ask(receive, session, lambda _: change(session.person, body))
         except (errors.KafkalogError, Refused) as problem:
             _logger.info("console: %r: %s, %s: failed: %s", *who, problem)
             raise
@@ -280,7 +274,7 @@ class Web:
         _logger.info("console: %r: %s, %s: %s", *who, "done")
         return answer
 
-    async def _login(self, address: str, body: Any, secure: bool, old: str) -> Answer:
+    async def _login(self, address: str, body: Any, secure: bool, old: str, gone: Gone) -> Answer:
         place = self._settings.place
         if not place.logs_in:
             raise Refused(400, "this cluster asks for no login")
@@ -293,12 +287,13 @@ class Web:
         wait_s = self._attempts.wait_s(address, user, time.monotonic())
         if wait_s:
             raise Refused(429, f"too many failed logins; try again in {wait_s:.0f} s")
+        if len(self._arriving) >= ARRIVING_MAX or self._ends:
+            raise Refused(503, f"found {ARRIVING_MAX} logins in progress, wanted fewer")
         self._attempts.begin(address, user, time.monotonic())
         person = Person(place, user, password)
         self._arriving.add(person)
         try:
-            async with self._logins:
-                await self._run(person.log_in)
+            await self._let_in(person, gone)
         except errors.SaslAuthenticationFailed:
             _logger.warning("console: a login as %r from %s failed", user, address)
             raise Refused(401, "wrong user or password") from None
@@ -310,39 +305,66 @@ class Web:
             self._arriving.discard(person)
         self._attempts.succeed(address, user)
         self._part_from(self._sessions.end(old))
-        token, gone = self._sessions.begin(user, person, time.monotonic())
-        self._part_from(gone)
+        token, over = self._sessions.begin(user, person, time.monotonic())
+        self._part_from(over)
         return _shown({}, [_cookie_header(secure, token)])
 
     # ---- threads -----------------------------------------------------------------------------
 
     async def _ask(
-        self, session: Session[Person], call: Callable[[], Any], reads: bool = False
-    ) -> Answer:
-        turn = self._turns.setdefault(session.csrf, asyncio.Semaphore(AT_ONCE_MAX))
-        # A session's own turn first: its requests that wait for it take none of others.
-        async with turn, self._searches if reads else nullcontext():
-            try:
-                found: Answer = await self._run(lambda: _shown(call()))
-                return found
-            except errors.SaslAuthenticationFailed as problem:
-                if session.person is self._everyone:
-                    raise Refused(502, str(problem)) from None
-                self._part_from(self._sessions.end_of(session.csrf))
-                raise Refused(401, f"log in again: {problem}") from None
-            except errors.KafkalogError:
-                if session.person.ended:
-                    raise Refused(401, "this session has ended") from None
-                raise
-
-    async def _run(self, call: Callable[[], Any]) -> Any:
-        if self._waiting >= WAITING_MAX or self._ends:
-            raise Refused(503, f"found {WAITING_MAX} requests in progress, wanted fewer")
-        self._waiting += 1
+        self, receive: Receive, session: Session[Person], call: Callable[[threading.Event], Any],
+        searches: bool = False,
+    ) -> Answer:  # fmt: skip
+        """The result of `call`, which gets what is set when its browser has gone."""
+        turn = self._turns.enter(session.csrf, searches)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+            async with _watched(receive) as gone:
+                return await self._served(turn, gone, lambda: _shown(call(turn.gone)))
+        except errors.SaslAuthenticationFailed as problem:
+            if session.person is self._everyone:
+                raise Refused(502, str(problem)) from None
+            self._part_from(self._sessions.end_of(session.csrf))
+            raise Refused(401, f"log in again: {problem}") from None
+        except errors.KafkalogError:
+            if session.person.ended:
+                raise Refused(401, "this session has ended") from None
+            raise
         finally:
-            self._waiting -= 1
+            self._turns.leave(turn)
+
+    async def _served(self, turn: Turn, gone: Gone, call: Callable[[], Answer]) -> Answer:
+        """Wait for the turn, and for the thread: also if the browser has gone, as it is in use."""
+        waits = asyncio.ensure_future(turn.comes.wait())
+        try:
+            await _either(waits, gone)
+        finally:
+            waits.cancel()
+        if gone.done():
+            raise Refused(503, "its browser had gone before it began")
+        if self._ends:
+            raise Refused(503, "the console ends")
+        job = asyncio.get_running_loop().run_in_executor(self._threads, call)
+        try:
+            await _either(job, gone)
+            if not job.done():
+                turn.gone.set()
+            return await job
+        finally:
+            job.cancel()  # the console ends
+
+    async def _let_in(self, person: Person, gone: Gone) -> None:
+        """Raises: as Person.log_in; Refused: its browser has gone."""
+        job = self._doors.submit(person.log_in)
+        waits = asyncio.wrap_future(job)
+        try:
+            await _either(waits, gone)
+            # Once it has begun its outcome counts.
+            if waits.done() or not job.cancel():
+                await waits
+        finally:
+            waits.cancel()
+        if gone.done():
+            raise Refused(503, "its browser had gone")
 
     def _part_from(self, persons: list[Person]) -> None:
         """Close the clients of sessions that have ended."""
@@ -363,6 +385,7 @@ class Web:
         for one in persons:
             one.interrupt()
         self._threads.shutdown(cancel_futures=True)
+        self._doors.shutdown(cancel_futures=True)
         self._sampling.shutdown()
         for one in persons:
             one.close()
@@ -421,12 +444,32 @@ def _check_origin(headers: Mapping[str, str]) -> None:
         raise Refused(415, f"found another Content-Type, wanted {JSON}")
 
 
-def _asked(query: bytes) -> Asked:
+def _fields(query: bytes) -> dict[str, str]:
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=20)
     except ValueError:
         raise Refused(400, "found another query, wanted at most 20 fields") from None
-    return Asked(dict(pairs))
+    return dict(pairs)
+
+
+@asynccontextmanager
+async def _watched(receive: Receive) -> AsyncIterator[Gone]:
+    """Within: what is done when the browser of a request, whose body is read, has gone."""
+
+    async def leaves() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    gone = asyncio.ensure_future(leaves())
+    try:
+        yield gone
+    finally:
+        gone.cancel()
+
+
+async def _either(one: asyncio.Future[Any], gone: Gone) -> None:
+    """Wait for the first of them."""
+    await asyncio.wait({one, gone}, return_when=asyncio.FIRST_COMPLETED)
 
 
 async def _body(receive: Receive) -> bytes:

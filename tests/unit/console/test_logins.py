@@ -15,7 +15,7 @@ import pytest
 import kafkalog
 from kafkalog.config.authorizer import STANDARD_AUTHORIZER
 from kafkalog.console import person as person_module
-from kafkalog.console import routes, sessions, web
+from kafkalog.console import routes, sessions, turns
 from kafkalog.console.person import Person, Place, SegmentFacts, checked
 from kafkalog.errors import InvalidSetting, SaslAuthenticationFailed
 from kafkalog.logs import limit
@@ -137,7 +137,7 @@ def test_wrong_passwords_are_refused_and_counted(place: Place) -> None:
 
 def test_logins_leave_threads_to_sessions(monkeypatch: pytest.MonkeyPatch, place: Place) -> None:
     """However long a broker takes to refuse them."""
-    with console(place) as server, ThreadPoolExecutor(web.THREADS) as many:
+    with console(place) as server, ThreadPoolExecutor(turns.THREADS) as many:
         alice = Browser(server.url)
         alice.log_in(ALICE, PASSWORDS[ALICE])
         refuses = threading.Event()

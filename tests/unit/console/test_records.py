@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import kafkalog
-from kafkalog.console import records, routes, web
-from kafkalog.console.asked import Asked
+from kafkalog.console import records, routes, turns
+from kafkalog.console.asked import Asked, Refused
 from kafkalog.console.person import Person, Place
 from kafkalog.console.readers import READERS_MAX
 from kafkalog.errors import Closed, Timeout
@@ -102,18 +102,29 @@ def test_searches_leave_threads_to_others(
 
     monkeypatch.setitem(routes.READS, "records", slow)  # type: ignore[arg-type]
     place = Place(lambda: broker.bootstrap_servers)
-    with console(place) as server, ThreadPoolExecutor(web.THREADS) as many:
-        browsers = [Browser(server.url) for _ in range(web.THREADS)]
+    with console(place) as server, ThreadPoolExecutor(turns.THREADS) as many:
+        browsers = [Browser(server.url) for _ in range(turns.THREADS)]
         try:
             for one in browsers:
                 one.begin()
             done = [many.submit(one.get, "records") for one in browsers]
-            wait_for(lambda: len(asked) >= web.SEARCHES_MAX, "some search")
+            wait_for(lambda: len(asked) >= turns.SEARCHES_MAX, "some search")
             assert browsers[0].get("topics")["total"] > 0
         finally:
             goes_on.set()
-        assert [one.result() for one in done] == [None] * web.THREADS
-        assert len(asked) == web.THREADS
+        assert [one.result() for one in done] == [None] * turns.THREADS
+        assert len(asked) == turns.THREADS
+
+
+def test_an_abandoned_search_reads_nothing_more(broker: kafkalog.Broker) -> None:
+    gone = threading.Event()
+    gone.set()
+    person = Person(Place(lambda: broker.bootstrap_servers), "", "")
+    with contextlib.closing(person):
+        found = records.read_records(person, Asked({"topic": "odd", "from": "first"}, gone))
+        assert (found["records"], found["scanned"], found["end"]) == ([], 0, False)
+        with pytest.raises(Refused, match="odd-0 has no record at offset 0"):
+            records.read_record(person, Asked({"topic": "odd", "offset": "0"}, gone))
 
 
 def is_closed(consumer: kafkalog.Consumer) -> bool:
@@ -136,7 +147,7 @@ def test_searches_of_one_session_leave_room_to_those_of_others(
             goes_on.wait(LIMIT_S)
 
     monkeypatch.setitem(routes.READS, "records", slow)  # type: ignore[arg-type]
-    crowd = 4 * web.AT_ONCE_MAX
+    crowd = 4 * turns.AT_ONCE_MAX
     place = Place(lambda: broker.bootstrap_servers)
     with console(place) as server, ThreadPoolExecutor(crowd) as many:
         one, other = Browser(server.url), Browser(server.url)
@@ -146,9 +157,9 @@ def test_searches_of_one_session_leave_room_to_those_of_others(
             done = [many.submit(one.get, "records", topic="crowd") for _ in range(crowd)]
             tasks = server._server.server_state.tasks
             wait_for(lambda: len(tasks) == crowd, "all of them ask")
-            wait_for(lambda: asked.count("crowd") == web.AT_ONCE_MAX, "some search")
+            wait_for(lambda: asked.count("crowd") == turns.AT_ONCE_MAX, "some search")
             other.get("records", topic="other")
-            assert asked.count("crowd") == web.AT_ONCE_MAX
+            assert asked.count("crowd") == turns.AT_ONCE_MAX
         finally:
             goes_on.set()
         assert [each.result() for each in done] == [None] * crowd
