@@ -138,7 +138,7 @@ print(seen[0])
 """
 
 
-def test_a_log_rewritten_during_a_lookup(tmp_path):
+def test_a_log_rewritten_during_a_lookup(tmp_path, native_test):
     """Its headers have moved: this is not damage, and the reader looks again."""
     path = tmp_path / "log-0"
     config = {"index.interval.bytes": 1 << 20}  # walking headers finds the place
