@@ -588,7 +588,7 @@ def test_a_leader_whose_metadata_do_not_come_is_named(
     controller.commits = False
     controller._committed = 0
     quick = {"initial.broker.registration.timeout.ms": 500}
-    with pytest.raises(errors.Timeout, match="node 1 at 127.0.0.1:[0-9]+ leads the quorum"):
+    with pytest.raises(errors.Timeout, match=r"node 1 at 127.0.0.1:[0-9]+ leads the quorum"):
         started(controller, tmp_path / "d", **quick)
 
 
