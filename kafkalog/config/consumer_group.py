@@ -57,7 +57,8 @@ class ConsumerGroupConfig(Settings):
         0,
         "Time between two assignments of a group's partitions, at least: members that join "
         "together are assigned together. Unless it is set, here or for the group, it is 0.4 ms for "
-        "each member and 0.02 ms for each partition, if that is more than 10 ms.",
+        "each member and 0.02 ms for each partition, if that is more than 10 ms, and at most "
+        "group.consumer.max.assignment.interval.ms.",
         unit="ms",
         low=0,
         kafka=_PACED_MS,

@@ -76,7 +76,7 @@ class NewerGroup(Generic[M, K]):
         self.assignment_ms = 0
         """When the target assignment was made, since 1970; 0: the next may be made at once."""
         self.pace_ms = 0
-        """How long a paced group waits after it; not stored."""
+        """How long the group waits after it, if it has no interval of its own; not stored."""
         self.members: dict[str, M] = {}
         self.target: dict[str, Mapping[K, frozenset[int]]] = {}
         self.topics: dict[str, Subscription] = {}

@@ -190,8 +190,8 @@ class GroupChanges(Generic[G]):
         self._note(self._layout.group)
 
     def assignment(self, epoch: int, at_ms: int, pace_ms: int = 0) -> None:
-        """The epoch of the target assignment, when it was made, and how long a paced group waits
-        for the next one."""
+        """The epoch of the target assignment, when it was made, and how long the group waits
+        for the next one, if it has no interval of its own."""
         self._set(assignment_epoch=epoch, assignment_ms=at_ms, pace_ms=pace_ms)
         self._note(self._layout.assignment)
 

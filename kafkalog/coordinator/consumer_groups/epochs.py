@@ -44,8 +44,9 @@ class Limits(NamedTuple):
     """Time between two target assignments, at least."""
     assignor: str
     """The default one."""
-    paced: bool = False
-    """True if a large group waits longer between two assignments, see `pace_ms`."""
+    pace_max_ms: int = 0
+    """How long a large group waits between two assignments at most, see `pace_ms`; 0: no longer
+    than any other."""
 
 
 class Now(NamedTuple):
@@ -145,7 +146,7 @@ def new_assignment(changes: GroupChanges[Any], now: Now, assign: Callable[[], Fo
     group, limits = changes.group, now.limits
     if group.assignment_epoch >= group.epoch:
         return
-    wait_ms = max(limits.assignment_ms, group.pace_ms) if limits.paced else limits.assignment_ms
+    wait_ms = max(limits.assignment_ms, min(group.pace_ms, limits.pace_max_ms))
     if group.assignment_ms and 0 <= now.wall_ms - group.assignment_ms < wait_ms:
         return
     found = assign()

@@ -72,7 +72,7 @@ class ConsumerGroups(NewerGroups[ConsumerGroup]):
             config.group_consumer_session_timeout_ms,
             config.group_consumer_assignment_interval_ms if explicit else least_ms,
             config.group_consumer_assignors[0],
-            paced=not explicit,
+            pace_max_ms=0 if explicit else config.group_consumer_max_assignment_interval_ms,
         )
 
     # ---- requests --------------------------------------------------------------------------

@@ -88,8 +88,9 @@ class NewerGroups(Generic[G]):
             return limits
         for field, name in self.own_settings.items():
             if name in own:
-                paced = found.paced and field != "assignment_ms"
-                found = found._replace(**{field: own[name]}, paced=paced)
+                found = found._replace(**{field: own[name]})
+                if field == "assignment_ms":
+                    found = found._replace(pace_max_ms=0)
         self._last = own, found
         return found
 

@@ -93,6 +93,26 @@ def test_the_lowest_interval_holds_for_groups_without_one() -> None:
     assert assigned(desk)
 
 
+@pytest.mark.parametrize("most_ms", [0, 15, 15_000])
+def test_a_group_waits_for_the_highest_interval_at_most(most_ms: int) -> None:
+    """However large it is."""
+    desk = desk_of(group_consumer_max_assignment_interval_ms=most_ms)
+    for number in range(60):
+        desk.enter(f"m{number:02}")
+        desk.wait(pace_ms(60, PARTITIONS))
+    desk.enter("late")
+    wait_ms = min(pace_ms(61, PARTITIONS), most_ms)
+    assert (wait_ms == most_ms) is (most_ms < 34)
+    last = desk.enter("last")
+    if wait_ms:
+        desk.wait(wait_ms - 1)
+        desk.beat("last", last.member_epoch)
+        assert not assigned(desk)
+        desk.wait(1)
+        desk.beat("last", last.member_epoch)
+    assert assigned(desk)
+
+
 def test_the_bounds_of_the_interval_are_checked_as_kafka_does() -> None:
     """One that is not set counts as a second, with which Kafka would start."""
     name, lowest = INTERVAL.replace("_", "."), "group.consumer.min.assignment.interval.ms"
