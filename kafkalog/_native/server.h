@@ -123,8 +123,8 @@ kl_status kl_server_set_threads(kl_server *server, int32_t network_threads);
  * timers run soon after. */
 void kl_server_set_time(kl_server *server, int64_t now_ms);
 
-/* Why a request is passed to Python: not Produce or Fetch; too complex for the fast path; or
- * kl_server_resolve must say first what its client's quotas are. */
+/* Why a request is passed to Python: C does not answer its API, or not now; this one is not for
+ * the fast path; or kl_server_resolve must say first what its client's quotas are. */
 enum { KL_UP_API = 0, KL_UP_FAST_PATH = 1, KL_UP_QUOTA = 2 };
 
 /* A taken request.  The memory is valid until it is answered, returned, dropped or kl_server_read,

@@ -64,7 +64,8 @@ class RawRequest:
         self.api_key: int = info.api_key
         self.api_version: int = info.api_version
         self.not_fast: int = info.why
-        """Why C did not answer a Produce or Fetch (KL_UP_*); 0 for all other requests."""
+        """Why C did not answer a Produce, a Fetch or a heartbeat of a consumer group (KL_UP_*);
+        KL_UP_API, 0, for all other requests, and for an API that is intercepted."""
         self.client_id: str | None = None
         if info.client_id_bytes >= 0:
             name = ffi.buffer(info.client_id, info.client_id_bytes)[:]
