@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.disk.directory import Directory
@@ -26,6 +27,8 @@ __all__ = ["Snapshotting"]
 _logger = limited(__name__)
 
 SNAPSHOTS_KEPT = 2
+AGAIN_S, AGAIN_MAX_S = 1.0, 60.0
+"""Until a snapshot that failed is tried again; doubled each time."""
 
 
 class _Content(NamedTuple):
@@ -59,6 +62,7 @@ class Snapshotting:
         self._written_bytes = 0  # since the last snapshot
         self._since_s = manager.clock.monotonic_s()
         self._not_taken: object = None  # why the last one failed
+        self._again_s, self._pause_s = -inf, AGAIN_S
 
     def written(self, count_bytes: int) -> None:
         """So many bytes of records were written to the log."""
@@ -91,6 +95,8 @@ class Snapshotting:
         every_s = config.metadata_log_max_snapshot_interval_ms / 1000
         many = config.metadata_log_max_record_bytes_between_snapshots
         with self._lock:
+            if now_s < self._again_s:
+                return False
             late = self._written_bytes > 0 and 0 < every_s <= now_s - self._since_s
             return late or self._written_bytes >= many
 
@@ -99,6 +105,9 @@ class Snapshotting:
             self._write(content)
         except Exception as error:
             # Nothing is lost: the log has everything.
+            with self._lock:
+                self._again_s = self._manager.clock.monotonic_s() + self._pause_s
+                self._pause_s = min(2 * self._pause_s, AGAIN_MAX_S)
             known, self._not_taken = self._not_taken, told_once(error)
             if known != self._not_taken:
                 expected = isinstance(error, KafkalogError | OSError)
@@ -135,6 +144,7 @@ class Snapshotting:
             with self._lock:
                 self._written_bytes -= content.log_bytes
                 self._not_taken, self._since_s = None, self._manager.clock.monotonic_s()
+                self._again_s, self._pause_s = -inf, AGAIN_S
             if self._after is None:
                 self._clean_up(folder)
         if self._after is not None:

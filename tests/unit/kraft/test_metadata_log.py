@@ -13,6 +13,7 @@ import pytest
 
 from kafkalog.clock import ManualClock
 from kafkalog.directory.manager import Manager
+from kafkalog.disk.directory import Directory
 from kafkalog.disk.layout import (
     META_PROPERTIES,
     parse_meta_properties,
@@ -22,6 +23,7 @@ from kafkalog.errors import (
     ArgumentError,
     Closed,
     IoFailed,
+    NoSpace,
     NotFound,
     ReadOnly,
     TopicExists,
@@ -260,6 +262,35 @@ def test_snapshots_come_by_bytes_and_by_time(data: Path, step_ms: int) -> None:
         assert count() == 2  # the oldest was deleted
     with Manager(data) as manager, MetadataLog.open(manager) as metadata:
         assert summary(metadata.image) == said
+
+
+def test_a_snapshot_that_fails_is_tried_again_after_a_growing_pause(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole metadata are encoded for each attempt."""
+    replace, tried, full = Directory.replace, list[int](), True
+
+    def replaced(folder: Directory, name: str, content: bytes) -> None:
+        if name.endswith(".checkpoint"):
+            tried.append(clock.now_ms() - began_ms)
+            if full:
+                raise NoSpace(errno.ENOSPC, "no space")
+        replace(folder, name, content)
+
+    clock, config = ManualClock(), {"metadata.log.max.record.bytes.between.snapshots": 1}
+    began_ms = clock.now_ms()
+    with Manager(data, config, clock=clock) as manager, MetadataLog.open(manager) as metadata:
+        create(metadata, "a", 1)
+        monkeypatch.setattr(Directory, "replace", replaced)
+        for number in range(300):
+            configure(metadata, 2, "a", flush_ms=str(number + 1))
+            clock.advance(500)
+        assert tried == [0, 1_000, 3_000, 7_000, 15_000, 31_000, 63_000, 123_000]
+        full = False
+        clock.advance(60_000)
+        for number in range(2):
+            configure(metadata, 2, "a", flush_ms=str(number + 1001))
+        assert len(tried) == 10, "each change is a snapshot again"
 
 
 def test_a_long_log_is_cut_behind_its_snapshots(data: Path) -> None:
