@@ -131,6 +131,10 @@ class ReplicaDisk:
             if view.end <= offset:
                 raise CorruptLog(f"{self.folder}: found nothing at offset {offset}, wanted a batch")
             offset = view.end
+        return self.with_snapshots(view)
+
+    def with_snapshots(self, view: LogView) -> LogView:
+        """A view with the snapshots that are there now."""
         ends = [None, None, *(OffsetAndEpoch(*one) for one in list_snapshots(self.folder))]
         return view._replace(snapshot=ends[-1], older=ends[-2])
 

@@ -10,12 +10,19 @@ import queue
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any, NamedTuple
 
 from kafkalog.clock import Clock
-from kafkalog.errors import ArgumentError, CorruptLog, KafkalogError, StorageOffline, told_once
+from kafkalog.errors import (
+    ArgumentError,
+    CorruptLog,
+    KafkalogError,
+    NoSpace,
+    StorageOffline,
+    told_once,
+)
 from kafkalog.logs.limit import limited
 from kafkalog.quorum.replica.answers import Ask, answer_fields, describe_quorum, refused
 from kafkalog.quorum.replica.disk import ReplicaDisk
@@ -25,7 +32,7 @@ from kafkalog.quorum.replica.places import Places
 from kafkalog.raft import core
 from kafkalog.raft import messages as raft
 from kafkalog.raft.codec import request_of
-from kafkalog.raft.log import version_of
+from kafkalog.raft.log import LogView, appended, version_of
 from kafkalog.raft.messages import QuorumState
 from kafkalog.raft.replicas import ReplicaKey
 from kafkalog.raft.roles import Leader, Resigned
@@ -92,6 +99,7 @@ class RaftThread:
         self._revive_s, self._fell_s, self._wait_s = inf, -inf, DISK_S
         self._told: object = None  # the last problem that was logged
         self._unsaved: raft.WriteQuorumState | None = None  # an observer's, which follows anyway
+        self._kept: LogView | None = None  # an observer's log, to which a full disk added nothing
         self._quiet = threading.Event()
         self._threads = [
             threading.Thread(target=loop, name=f"{name} {me.id}", daemon=True)
@@ -208,9 +216,12 @@ class RaftThread:
         self._turned()
 
     def _revive(self) -> None:
+        kept, self._kept = self._kept, None
         try:
-            self._disk.settle()
-            self._begin(self._disk.view(), self._disk.stored())
+            if kept is None:
+                self._disk.settle()
+            view = self._disk.view() if kept is None else self._disk.with_snapshots(kept)
+            self._begin(view, self._disk.stored())
         except Exception as problem:
             self._fall(problem)
 
@@ -286,12 +297,16 @@ class RaftThread:
             self._refuse(event, problem)
             return
         self.state = state
+        done = 0
         try:
             if self._unsaved is not None:
                 self._save(self._unsaved)
             for effect in effects:
                 EFFECTS[type(effect)](self, effect)
+                done += 1
         except Exception as problem:
+            if self._options.observes and isinstance(problem, NoSpace):
+                self._kept = _log_after(before.log, effects, done)
             self._fall(problem, final=isinstance(problem, _Contradiction))
             return
         assert self._peers is not None
@@ -454,6 +469,23 @@ EFFECTS: dict[type[Any], Callable[[RaftThread, Any], None]] = {
     raft.SetTimer: RaftThread._set_timer,
     raft.Failed: RaftThread._failed,
 }
+
+
+def _log_after(view: LogView, effects: Sequence[Any], done: int) -> LogView | None:
+    """The log after the first `done` effects, if the next one was an append, which has added
+    nothing; None: it has to be read."""
+    tried = effects[: done + 1]
+    appends = len(tried) > done and isinstance(tried[done], raft.AppendBatch)
+    if not appends or any(type(one) in CHANGES_MORE for one in tried):
+        return None
+    for one in tried[:done]:
+        if isinstance(one, raft.AppendBatch):
+            view = appended(view, one.batch)
+    return view
+
+
+CHANGES_MORE = {raft.Truncate, raft.TrimLog, raft.WriteSnapshot, raft.FinishSnapshot}
+"""Effects that change the log, or its snapshots, otherwise than by an append."""
 
 
 def _reply(ask: Ask, body: Any) -> None:

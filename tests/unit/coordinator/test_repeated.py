@@ -99,6 +99,7 @@ def test_a_group_with_a_pattern_is_not() -> None:
 def test_what_is_repeated_counts_as_memory_of_its_group() -> None:
     """Once for a member, also when it has ended, until the member is gone."""
     desk = ConsumerDesk(config(**MODERN))
+    desk.network = Network(lambda: desk.now_ms)
     at = desk.enter("a").member_epoch
     weights = [desk.core.weight.bytes]
     for _ in range(3):

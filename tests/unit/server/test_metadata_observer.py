@@ -20,6 +20,7 @@ from kafkalog.log.log import Log
 from kafkalog.metadata.image import METADATA_VERSION
 from kafkalog.quorum.identity import Identity
 from kafkalog.quorum.replica import controller_thread, raft_thread
+from kafkalog.quorum.replica.disk import ReplicaDisk
 from kafkalog.quorum.replica.replica import MetadataReplica
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.wire import apis
@@ -61,6 +62,36 @@ def test_an_unsupported_feature_is_refused_by_name(
     assert not controller.count(apis.BROKER_REGISTRATION)
 
 
+def test_a_start_that_meets_no_controller_names_them(tmp_path: Path) -> None:
+    """It knows the cluster already."""
+    with Controller() as gone:
+        settings: dict[str, Any] = gone.settings
+        started(gone, tmp_path / "d").close()
+    settings |= {"node.id": NODE, "initial.broker.registration.timeout.ms": 2000}
+    settings["controller.quorum.fetch.timeout.ms"] = 200  # then others are asked for the leader
+    with pytest.raises(errors.Timeout, match=f"Fetch to {gone.servers}: .*refused"):
+        Broker(tmp_path / "d", config=settings)
+
+
+def test_a_controller_whose_fetch_is_too_old_is_named(
+    controller: Controller, tmp_path: Path
+) -> None:
+    controller.versions[apis.FETCH] = (4, 16)
+    quick = {"initial.broker.registration.timeout.ms": 1000}
+    with pytest.raises(errors.Timeout, match=r"up to 16, wanted 17: .* Kafka 3\.9 or later"):
+        started(controller, tmp_path / "d", **quick)
+
+
+def test_a_leader_whose_metadata_do_not_come_is_named(
+    controller: Controller, tmp_path: Path
+) -> None:
+    controller.commits = False
+    controller._committed = 0
+    quick = {"initial.broker.registration.timeout.ms": 500}
+    with pytest.raises(errors.Timeout, match=f"node 1 at {controller.servers} leads"):
+        started(controller, tmp_path / "d", **quick)
+
+
 def test_a_full_disk_ends_no_heartbeat_and_nothing_is_missed_later(
     controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +117,47 @@ def test_a_full_disk_ends_no_heartbeat_and_nothing_is_missed_later(
         full.clear()
         wait_for(lambda: known(broker, 1), "the record has come")
     assert controller.count(apis.BROKER_REGISTRATION) == 1
+
+
+def test_a_full_disk_lets_no_log_be_read_again(
+    controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is known up to the batch that was refused, and may be long."""
+    left, refused, append = [2], [0], Log.append_as_follower
+    views, view = list[str](), ReplicaDisk.view
+
+    def appends(log: Log, batches: Any) -> Any:
+        if not left[0]:
+            refused[0] += 1
+            raise errors.NoSpace(errno.ENOSPC, "no space")
+        left[0] -= 1
+        return append(log, batches)
+
+    def viewed(disk: ReplicaDisk) -> Any:
+        views.append(disk.folder)
+        return view(disk)
+
+    monkeypatch.setattr(Log, "append_as_follower", appends)
+    monkeypatch.setattr(raft_thread, "DISK_S", 0.02)
+    for number in range(3):
+        topic(controller, number)
+    config = ServerConfig.of({**controller.settings, "node.id": NODE})
+    with Manager(tmp_path / "d", config, node_id=NODE, adopt=True) as manager:
+        identity = Identity(CLUSTER, NODE, UUID(int=1234))
+        replica = MetadataReplica(manager, config, identity, ())
+        monkeypatch.setattr(ReplicaDisk, "view", viewed)
+        replica.start()
+        try:
+            wait_for(lambda: refused[0] > 5, "the disk is full")
+            assert not replica.image.topics
+            left[0] = 1_000
+            wait_for(lambda: {"t0", "t1", "t2"} <= {*replica.image.topics}, "there is space")
+            assert views == []
+            log, again = replica._raft.state.log, view(replica._disk)
+            assert log._replace(flushed=0) == again._replace(flushed=0)
+        finally:
+            replica.stop()
+    assert b"".join(batches_in(tmp_path / "d" / f"{METADATA_TOPIC}-0")) == controller.log
 
 
 def test_a_read_that_fails_ends_no_role(

@@ -562,36 +562,6 @@ def test_a_controller_that_is_away_ends_the_start_after_its_time(tmp_path: Path)
     assert not (tmp_path / "d").exists()
 
 
-def test_a_start_that_meets_no_controller_names_them(tmp_path: Path) -> None:
-    """It knows the cluster already."""
-    with Controller() as gone:
-        settings: dict[str, Any] = gone.settings
-        started(gone, tmp_path / "d").close()
-    settings |= {"node.id": NODE, "initial.broker.registration.timeout.ms": 2000}
-    settings["controller.quorum.fetch.timeout.ms"] = 200  # then others are asked for the leader
-    with pytest.raises(errors.Timeout, match=f"Fetch to {gone.servers}: .*refused"):
-        Broker(tmp_path / "d", config=settings)
-
-
-def test_a_controller_whose_fetch_is_too_old_is_named(
-    controller: Controller, tmp_path: Path
-) -> None:
-    controller.versions[apis.FETCH] = (4, 16)
-    quick = {"initial.broker.registration.timeout.ms": 1000}
-    with pytest.raises(errors.Timeout, match=r"up to 16, wanted 17: .* Kafka 3\.9 or later"):
-        started(controller, tmp_path / "d", **quick)
-
-
-def test_a_leader_whose_metadata_do_not_come_is_named(
-    controller: Controller, tmp_path: Path
-) -> None:
-    controller.commits = False
-    controller._committed = 0
-    quick = {"initial.broker.registration.timeout.ms": 500}
-    with pytest.raises(errors.Timeout, match=r"node 1 at 127.0.0.1:[0-9]+ leads the quorum"):
-        started(controller, tmp_path / "d", **quick)
-
-
 @pytest.mark.parametrize(
     ("name", "value", "wanted"),
     [
