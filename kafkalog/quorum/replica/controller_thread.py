@@ -230,8 +230,8 @@ class ControllerThread:
         may_pass = isinstance(problem, OSError | MemoryError)
         if may_pass and not isinstance(problem, StorageOffline):
             if told_once(problem) != self._told:
-                _logger.error("%s: committed metadata cannot be read now: %s", self._log.path,
-                              problem)  # fmt: skip
+                why = str(problem) or type(problem).__name__
+                _logger.error("%s: committed metadata cannot be read now: %s", self._log.path, why)
             self._told = told_once(problem)
             self._again_ms = _now_ms() + int(self._wait_s * 1000)
             self._wait_s = min(2 * self._wait_s, READ_MAX_S)

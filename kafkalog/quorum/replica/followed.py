@@ -109,12 +109,13 @@ class Followed:
 
     def _lacking(self) -> str:
         """Why the metadata are not there."""
-        if found := self._replica.problem or self._replica.unanswered:
-            return str(found)
+        if self._replica.problem is not None:
+            return str(self._replica.problem)
         leader, address = self._replica.seen()
-        if address is None:
-            return "no leader of the quorum is known"
-        return f"node {leader} at {address} leads the quorum, and its metadata have not come"
+        why = "no leader of the quorum is known"
+        if address is not None:
+            why = f"node {leader} at {address} leads the quorum, and its metadata have not come"
+        return "; ".join(filter(None, (why, self._replica.unanswered)))
 
     def run(self, changed: Callable[[Change], None]) -> None:
         """Hand over each change, with the lock held, until `close`.

@@ -67,7 +67,7 @@ def test_a_start_that_meets_no_controller_names_them(tmp_path: Path) -> None:
     with Controller() as gone:
         settings: dict[str, Any] = gone.settings
         started(gone, tmp_path / "d").close()
-    settings |= {"node.id": NODE, "initial.broker.registration.timeout.ms": 2000}
+    settings |= {"node.id": NODE, "initial.broker.registration.timeout.ms": 3000}
     settings["controller.quorum.fetch.timeout.ms"] = 200  # then others are asked for the leader
     with pytest.raises(errors.Timeout, match=f"Fetch to {gone.servers}: .*refused"):
         Broker(tmp_path / "d", config=settings)
@@ -77,7 +77,7 @@ def test_a_controller_whose_fetch_is_too_old_is_named(
     controller: Controller, tmp_path: Path
 ) -> None:
     controller.versions[apis.FETCH] = (4, 16)
-    quick = {"initial.broker.registration.timeout.ms": 1000}
+    quick = {"initial.broker.registration.timeout.ms": 2000}
     with pytest.raises(errors.Timeout, match=r"up to 16, wanted 17: .* Kafka 3\.9 or later"):
         started(controller, tmp_path / "d", **quick)
 
@@ -87,7 +87,7 @@ def test_a_leader_whose_metadata_do_not_come_is_named(
 ) -> None:
     controller.commits = False
     controller._committed = 0
-    quick = {"initial.broker.registration.timeout.ms": 500}
+    quick = {"initial.broker.registration.timeout.ms": 2000}
     with pytest.raises(errors.Timeout, match=f"node 1 at {controller.servers} leads"):
         started(controller, tmp_path / "d", **quick)
 
