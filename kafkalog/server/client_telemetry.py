@@ -51,7 +51,7 @@ class ClientTelemetry:
         """The software of connections, for which subscriptions may ask."""
         self._matching = threading.Lock()  # one client at a time is compared with subscriptions
         self._lock = threading.Lock()  # guards what follows, and is never held for long
-        self._instances = Instances(limits, lambda number: reactor.connected([number])[0][0])
+        self._instances = Instances(limits, reactor.connected)
         self._known: dict[str, tuple[Mapping[str, str], Subscription | None]] = {}
         """Subscriptions by name, with their settings; None: they are not understood."""
 

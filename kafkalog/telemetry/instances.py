@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -18,11 +18,16 @@ from kafkalog.telemetry.subscriptions import Client, Matched, Subscription, Subs
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
-    "INSTANCES_MAX", "RESERVED", "Instance", "Instances", "Kept", "Key", "Limits", "Push", "Series",
+    "CONNECTION_MAX", "INSTANCES_MAX", "RESERVED", "Instance", "Instances", "Kept", "Key", "Limits",
+    "Push", "Series",
 ]  # fmt: skip
 
 INSTANCES_MAX = 16_384
-"""Clients that are remembered; with more, the one that was silent for longest is forgotten."""
+"""Clients that are remembered.  With more, those of closed connections are forgotten, then those
+without series, then those that were silent for longest, until there is room for a sixteenth."""
+CONNECTION_MAX = 16
+"""Clients of one connection that are remembered: a client has its own connections, but ids cost
+nothing."""
 EXPIRY_MS = 60_000
 """A client that was silent for so long, and for three of its intervals, is forgotten; so is a
 series that all pushes of such a time lack."""
@@ -130,11 +135,15 @@ class Instance:
 class Instances:
     """All clients of a broker.  One thread at a time; times are of any clock that only advances."""
 
-    def __init__(self, limits: Limits, connected: Callable[[int], bool]) -> None:
-        """`connected`: True if the connection with this number is open."""
+    def __init__(
+        self, limits: Limits, connected: Callable[[Sequence[int]], Sequence[tuple[bool, bool]]]
+    ) -> None:
+        """`connected`: for connections by their numbers: True if one is open; True if its peer may
+        still send requests."""
         self._limits = limits
         self._connected = connected
         self._all: OrderedDict[UUID, Instance] = OrderedDict()  # the longest silent first
+        self._by_connection: dict[int, set[UUID]] = {}
         self.subscriptions = Subscriptions(0, ())
         """Those in effect: never changed, but replaced."""
         self._swept_ms = -math.inf
@@ -173,7 +182,7 @@ class Instances:
         return found
 
     def _begins_again(self, found: Instance, connection: int) -> bool:
-        moved = found.connection != connection and not self._connected(found.connection)
+        moved = found.connection != connection and not self._connected([found.connection])[0][0]
         return moved or found.version < self.subscriptions.version
 
     def _begun(
@@ -183,17 +192,48 @@ class Instances:
         it is still asked for them."""
         fresh = Instance(client, connection, matched)
         if before is None:
+            if len(self._all) >= INSTANCES_MAX:
+                self._make_room()
             self._all[client.instance_id] = fresh
-            while len(self._all) > INSTANCES_MAX:
-                self._drop(next(iter(self._all)))
+            self._join(fresh)
             return fresh
+        self._part(before)
         fresh.series, fresh.bytes = before.series, before.bytes
         fresh.kept_ms, fresh.swept_ms = before.kept_ms, before.swept_ms
         before.__dict__.update(fresh.__dict__)
+        self._join(before)
         self._forget(
             before, [key for key in before.series if not wants(before.wanted.metrics, key[0])]
         )
         return before
+
+    def _join(self, one: Instance) -> None:
+        """It is a client of its connection, which may displace another one of that."""
+        others = self._by_connection.get(one.connection, ())
+        if len(others) >= CONNECTION_MAX:
+            self._drop(min((self._all[number] for number in others), key=_worth))
+        self._by_connection.setdefault(one.connection, set()).add(one.client.instance_id)
+
+    def _part(self, one: Instance) -> None:
+        numbers = self._by_connection[one.connection]
+        numbers.discard(one.client.instance_id)
+        if not numbers:
+            del self._by_connection[one.connection]
+
+    def _make_room(self) -> None:
+        """For so many that it is seldom looked for."""
+        self._drop_closed(self._all.values())
+        count = len(self._all) - INSTANCES_MAX + max(1, INSTANCES_MAX // 16)
+        for one in sorted(self._all.values(), key=_worth)[: max(0, count)]:
+            self._drop(one)
+
+    def _drop_closed(self, some: Iterable[Instance]) -> None:
+        """Forget those of these whose connections are closed."""
+        those = list(some)
+        found = self._connected([one.connection for one in those])
+        for one, (is_open, _) in zip(those, found, strict=True):
+            if not is_open:
+                self._drop(one)
 
     def ask(self, now_ms: float, one: Instance) -> ErrorCode:
         """The outcome of a GetTelemetrySubscriptions."""
@@ -273,15 +313,19 @@ class Instances:
             one.bytes -= count
             self._bytes -= count
 
-    def _drop(self, instance_id: UUID) -> None:
-        self._bytes -= self._all.pop(instance_id).bytes
+    def _drop(self, one: Instance) -> None:
+        del self._all[one.client.instance_id]
+        self._part(one)
+        self._bytes -= one.bytes
 
     def _sweep(self, now_ms: float) -> None:
-        """Forget clients that were silent for long; looked at as often as the shortest time."""
+        """Forget clients that were silent for long, and those without series whose connections are
+        closed; looked at as often as the shortest time."""
         if now_ms - self._swept_ms >= EXPIRY_MS:
             self._swept_ms = now_ms
             for one in [one for one in self._all.values() if one.expiry_ms <= now_ms]:
-                self._drop(one.client.instance_id)
+                self._drop(one)
+            self._drop_closed(one for one in self._all.values() if not one.series)
 
     def all(self) -> list[Instance]:
         """Those that were not forgotten yet, the longest silent first; some may be due for it."""
@@ -294,6 +338,11 @@ class Instances:
             return None
         series = one.series.copy()
         return Kept(one.client, one.wanted.interval_ms, now_ms - one.seen_ms, series)
+
+
+def _worth(one: Instance) -> tuple[bool, float]:
+    """Lower for those that are forgotten first."""
+    return bool(one.series), one.seen_ms
 
 
 def _after(before: Series | None, point: Point, now_ms: float) -> Series | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 import pytest
@@ -32,8 +32,8 @@ class Broker:
         self.all = Instances(Limits(1000, series, bytes_), self._connected)
         self.all.subscribe([ASKED])
 
-    def _connected(self, connection: int) -> bool:
-        return connection not in self.closed
+    def _connected(self, connections: Sequence[int]) -> list[tuple[bool, bool]]:
+        return [(one not in self.closed,) * 2 for one in connections]
 
     def find(self, number: int = 1, connection: int = 7) -> Instance:
         matched = self.all.subscriptions.matched(client(number))
@@ -61,8 +61,8 @@ class Broker:
         wanted = one.wanted.subscription_id if subscription is None else subscription
         return self.all.push(self.now_ms, one, Push(wanted, terminating, codec, size))
 
-    def keep(self, *points: Point, number: int = 1) -> dict[str, float]:
-        one = self.find(number)
+    def keep(self, *points: Point, number: int = 1, connection: int = 7) -> dict[str, float]:
+        one = self.find(number, connection)
         self.all.keep(self.now_ms, one, points, 0)
         return {name: series.value for (name, _), series in one.series.items()}
 
@@ -148,6 +148,66 @@ def test_the_number_of_clients_has_a_bound(
     for number in (1, 2, 3, 1, 4):
         broker.find(number)
     assert sorted(broker.alive) == [1, 3, 4]
+
+
+ONE = Point("a", (), Kind.GAUGE, 1.0)
+
+
+def test_questions_with_fresh_ids_displace_no_metrics(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though those that have pushed are silent for longer."""
+    monkeypatch.setattr(instances, "INSTANCES_MAX", 10)
+    for number in range(8):
+        broker.keep(ONE, number=number, connection=number)
+    for number in range(100, 200):
+        broker.now_ms += 1
+        broker.find(number, connection=number)
+    assert set(range(8)) < set(broker.alive) and len(broker.all) == 10
+
+
+def test_clients_of_closed_connections_are_displaced_first(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instances, "INSTANCES_MAX", 3)
+    broker.keep(ONE, number=1, connection=1)
+    broker.find(2, connection=2)
+    broker.keep(ONE, number=3, connection=3)
+    broker.closed = {3}
+    broker.find(4, connection=4)
+    assert broker.alive == [1, 2, 4]
+
+
+def test_a_connection_has_so_many_clients(broker: Broker) -> None:
+    """Further ones displace only clients of the same connection; one that moves counts, too."""
+    most = instances.CONNECTION_MAX
+    broker.keep(ONE, number=1, connection=1)
+    broker.keep(ONE, number=2, connection=2)
+    for number in range(100, 100 + 3 * most):
+        broker.now_ms += 1
+        broker.find(number, connection=2)
+    assert broker.alive == [1, 2, *range(101 + 2 * most, 100 + 3 * most)]
+    broker.closed = {1}
+    broker.find(1, connection=2)
+    assert broker.alive == [2, *range(102 + 2 * most, 100 + 3 * most), 1]
+    broker.closed = {1, 2}
+    broker.now_ms += 1
+    for number in broker.alive:
+        broker.find(number, connection=3)
+    assert len(broker.all) == most
+
+
+def test_clients_that_only_asked_are_forgotten_soon_after_their_connections(
+    broker: Broker,
+) -> None:
+    """Say, an Admin for one call each; without a subscription the others stay for long."""
+    broker.all.subscribe([])
+    for number in range(5):
+        broker.find(number, connection=number)
+    broker.closed = {1, 2, 3, 4}
+    broker.now_ms += instances.EXPIRY_MS
+    broker.find(5, connection=5)
+    assert broker.alive == [0, 5]
 
 
 def test_increases_add_up_and_others_replace(broker: Broker) -> None:
