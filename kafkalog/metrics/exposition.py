@@ -18,6 +18,8 @@ _TOTAL = "_total"
 _UNREADABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 """Clients choose names of groups, and more.  Prometheus's reader takes a NUL for the end of the
 text, and surrogates have no UTF-8."""
+_ESCAPED = re.compile(r"\\x[0-9a-f]{2}|\\ud[89a-f][0-9a-f]{2}")
+"""Escapes as they are written for them."""
 
 
 def required(wanted_for: str) -> Any:
@@ -71,7 +73,15 @@ def _family(metric: Metric, samples: Iterable[Sample]) -> Family:
 
 def _texts(labels: Mapping[str, str]) -> list[str]:
     """The values of labels, with escapes for what a reader could not take."""
-    return [_UNREADABLE.sub(lambda one: ascii(one[0])[1:-1], text) for text in labels.values()]
+    return [_escaped(text) for text in labels.values()]
+
+
+def _escaped(text: str) -> str:
+    """The text; with an escape, or what looks like one, its backslashes are doubled: no other text
+    becomes the same."""
+    if not _UNREADABLE.search(text) and not _ESCAPED.search(text):
+        return text
+    return _UNREADABLE.sub(lambda one: ascii(one[0])[1:-1], text.replace("\\", "\\\\"))
 
 
 class _Once:
