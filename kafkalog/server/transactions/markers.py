@@ -158,12 +158,12 @@ class Markers:
         if opened:
             write()
             return
-        openers = self._opening()
         try:
+            openers = self._opening()
             if openers is not None:
                 openers.submit(self._open, where)
                 return
-        except RuntimeError:  # no thread can start any more: the interpreter ends
+        except RuntimeError:  # nothing can be imported, and no thread start: the interpreter ends
             pass
         self._open(where)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import sys
 import threading
 from collections import Counter
 from typing import Any
@@ -68,3 +70,21 @@ def test_so_many_markers_of_clients_wait(
     guards.end(held)
     assert Counter(found) == {OK: 3, ErrorCode.NOT_LEADER_OR_FOLLOWER: 5}
     assert mark(raw, "marked", 0, 0, 0) == [OK] * 3
+
+
+def test_markers_are_written_while_the_interpreter_ends(
+    broker: Broker, raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors cannot even be imported then."""
+
+    def ending(*_args: Any) -> None:
+        raise RuntimeError("can't register atexit after shutdown")
+
+    raw.create("t", 1)
+    monkeypatch.setattr(threading, "_register_atexit", ending)
+    monkeypatch.delitem(sys.modules, "concurrent.futures.thread", raising=False)
+    monkeypatch.delitem(vars(concurrent.futures), "ThreadPoolExecutor", raising=False)
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        __import__("concurrent.futures.thread")
+    assert mark(raw, "t", 0, 0) == [OK, OK]
+    assert broker._node.markers._openers is None
