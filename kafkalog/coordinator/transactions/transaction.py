@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from kafkalog.coordinator.step import VERSION_2, Step
-from kafkalog.coordinator.weight import Weight
+from kafkalog.coordinator.weight import Weight, text_bytes
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -143,7 +143,7 @@ class Transaction:
 
 def name_bytes(transactional_id: str) -> int:
     """Memory of a transactional id without a transaction."""
-    return TRANSACTION_BYTES + len(transactional_id)
+    return TRANSACTION_BYTES + text_bytes(transactional_id)
 
 
 def is_exhausted(epoch: int) -> bool:

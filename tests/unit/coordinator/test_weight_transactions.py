@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import tracemalloc
 
 import pytest
@@ -98,6 +99,20 @@ def test_the_longest_id_has_room_in_the_journal() -> None:
     office.wait(5_000_000)
     office.wait(0)
     assert office.core.weight.bytes == 0
+
+
+@pytest.mark.parametrize("letter", ["n", "\u00fc", "\u3042", "\U0001f600"])
+def test_an_id_counts_with_the_memory_of_its_characters(letter: str) -> None:
+    """One that is not ASCII takes up to four bytes, in the bound, too."""
+    office, empty = Office(), name_bytes("")
+    name = letter * 8_000
+    office.new(name)
+    check(office)
+    taken = office.core.weight.bytes
+    assert taken - empty >= sys.getsizeof(name) - sys.getsizeof("")
+    office.config = settings(kafkalog_transactions_max_bytes=2 * taken - 1)
+    office.restart()
+    assert office.init(letter * 7_999 + "x").error is FULL
 
 
 def test_appends_in_flight_count() -> None:
