@@ -31,8 +31,16 @@ export async function messages(view, name, box, topic) {
     { type: "button", "aria-pressed": "false", onclick: follow },
     "Follow",
   );
-  const more = h("button.go", { type: "button", hidden: true, onclick: onward }, "Go on");
+  const more = h(
+    "button.go",
+    { type: "button", hidden: true, onclick: () => told(onward()) },
+    "Go on",
+  );
   let next = {};
+  let end = true;
+  let turn = 0; // of the last question: an answer that comes after it is not shown
+  let looking = false;
+  let follows = 0;
   let following = 0;
 
   function shape() {
@@ -64,19 +72,33 @@ export async function messages(view, name, box, topic) {
     });
 
   function add(found, fresh) {
-    next = found.next;
+    ({ next, end } = found);
     const rows = found.records.map((one) => record(view, name, one, fresh));
     // The newest first, as long as the end is shown.
     list.prepend(...rows.reverse());
     while (list.children.length > SHOWN_MAX) list.lastChild.remove();
-    more.hidden = found.end;
+    pressed();
   }
   async function load() {
+    const mine = (turn += 1);
     following = 0;
+    next = {};
+    end = true;
     pressed();
     list.replaceChildren();
     note.textContent = "Looking";
+    looking = true;
+    try {
+      await look(() => mine === turn);
+    } catch (problem) {
+      if (mine === turn) throw problem;
+    } finally {
+      if (mine === turn) looking = false;
+    }
+  }
+  async function look(latest) {
     const found = await view.get("records", start());
+    if (!latest()) return;
     view.keep({
       from: from.value,
       at: at.value,
@@ -91,21 +113,29 @@ export async function messages(view, name, box, topic) {
       `${found.end ? "" : ", more follow"}${missing}`;
   }
   async function onward() {
-    const found = await view.get("records", going());
-    add(found, true);
-    note.textContent = `${count(found.records.length)} more, ${count(found.scanned)} read`;
+    const mine = (turn += 1);
+    try {
+      const found = await view.get("records", going());
+      if (mine !== turn) return;
+      add(found, true);
+      note.textContent = `${count(found.records.length)} more, ${count(found.scanned)} read`;
+    } catch (problem) {
+      if (mine === turn) throw problem;
+    }
   }
   function pressed() {
+    more.hidden = end || Boolean(following);
     live.setAttribute("aria-pressed", String(Boolean(following)));
     live.textContent = following ? "Stop following" : "Follow";
   }
   async function follow() {
-    const mine = following ? 0 : Date.now();
+    if (!looking) turn += 1; // it goes on from what is found
+    const mine = following ? 0 : (follows += 1);
     following = mine;
     pressed();
     let seen = 0;
     while (following === mine && mine && !view.signal.aborted) {
-      if (!document.hidden) {
+      if (!document.hidden && !looking) {
         try {
           const found = await view.get("records", going());
           if (following !== mine) return;
@@ -114,7 +144,7 @@ export async function messages(view, name, box, topic) {
           note.textContent = `Following: ${count(seen)} new`;
           if (!found.end) continue;
         } catch (problem) {
-          if (problem.name === "AbortError") return;
+          if (problem.name === "AbortError" || following !== mine) return;
           note.textContent = problem.message;
         }
       }
@@ -123,11 +153,14 @@ export async function messages(view, name, box, topic) {
       });
     }
   }
-  function submit(event) {
-    event.preventDefault();
-    load().catch((problem) => {
+  function told(work) {
+    work.catch((problem) => {
       if (problem.name !== "AbortError") note.textContent = problem.message;
     });
+  }
+  function submit(event) {
+    event.preventDefault();
+    told(load());
   }
 
   shape();

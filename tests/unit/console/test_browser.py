@@ -346,6 +346,60 @@ def test_new_messages_are_followed(reading: Page, broker: kafkalog.Broker) -> No
     assert reading.button("Follow").get_attribute("aria-pressed") == "false"
 
 
+ANSWERS = """
+window.answers = 0;
+new PerformanceObserver((l) => { window.answers += l.getEntries().length; })
+  .observe({type: "resource"});
+"""
+
+
+def test_messages_of_an_overtaken_question_are_not_shown(
+    driver: Any, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is its error, and going on twice shows each message once."""
+    goes_on, goes_further = threading.Event(), threading.Event()
+    found = routes.READS["records"]
+
+    def slow(person: Person, asked: Asked) -> Any:
+        if asked.text("text", "") in ("late", "wrong"):
+            goes_on.wait(PATIENCE_S)
+            if asked.text("text", "") == "wrong":
+                raise Refused(400, "it came late")
+            return found(person, Asked({"topic": "orders"}))
+        if asked.text("from", "") == "next":
+            goes_further.wait(PATIENCE_S)
+        return found(person, asked)
+
+    monkeypatch.setitem(routes.READS, "records", slow)  # type: ignore[arg-type]
+    with console(place) as server:
+        page = Page(driver, server.url)
+
+        def come(count: int) -> None:
+            wait_for(lambda: page.run("return window.answers") >= count, "they come", PATIENCE_S)
+
+        page.open("topic/orders")
+        page.said("main [role=status]", "shown, ")
+        page.run(ANSWERS)
+        for text in ("late", "wrong", '"n": 77,'):
+            page.run("document.querySelector('input[name=text]').value = ''")
+            page.find("input[name=text]").send_keys(text)
+            page.press("Show")
+        page.said("main [role=status]", "1 shown, 120 read")
+        goes_on.set()
+        come(3)
+        page.said("main [role=status]", "1 shown, 120 read")
+        assert len(page.all(".records > li")) == 1
+        page.open("topic/orders?from=first")
+        page.said("main [role=status]", "more follow")
+        page.run(ANSWERS)
+        page.press("Go on")
+        page.press("Go on")
+        goes_further.set()
+        come(2)
+        page.said("main [role=status]", "50 more")
+        assert len(page.all(".records > li")) == 100
+
+
 def test_changes_are_not_offered_to_read_only_users(reading: Page) -> None:
     for view in VIEWS:
         reading.open(view)

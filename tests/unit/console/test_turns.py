@@ -125,7 +125,7 @@ def test_no_more_begin_than_there_are_threads() -> None:
 
 
 def test_requests_that_wait_are_bounded() -> None:
-    """Of one session, and all together."""
+    """Those of one session, and all together."""
     some = Turns()
     mine = [some.enter("a", searches=True) for _ in range(OF_SESSION_MAX)]
     with pytest.raises(Refused, match=f"^found {OF_SESSION_MAX} requests of this ") as problem:

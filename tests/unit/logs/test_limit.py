@@ -110,7 +110,7 @@ def test_lines_about_paths_of_the_node_are_counted_for_each(
 def test_an_event_says_how_its_lines_are_limited(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of the console's changes those that were made are all logged, the others for each user."""
+    """All changes that the console has made are logged; failed ones are counted for each user."""
     caplog.set_level(logging.INFO, "kafkalog")
     console = limited("kafkalog.console.web")
     limit.reset()
