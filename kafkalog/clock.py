@@ -85,7 +85,7 @@ class _Waiters:
 
 
 class _Moved:
-    """What the clocks that `advance` moves have in common: waiters and followers."""
+    """A clock that `advance` moves: its waiters and its followers."""
 
     def __init__(self) -> None:
         self._moved_ms = 0
@@ -94,7 +94,7 @@ class _Moved:
 
     def _begin(self) -> None:
         self._waiters = _Waiters()
-        self._lock = threading.RLock()  # guards all times; held while followers are told
+        self._lock = threading.RLock()  # guards all times; held while followers are called
         self._followers: list[Callable[[int], None]] = []
 
     def _move(self, ms: int) -> None:

@@ -48,7 +48,7 @@ def test_advance_wakes_a_waiter_at_its_time(wait_until):
 
 
 @pytest.mark.parametrize("kind", [ManualClock, SkippingClock])
-def test_followers_are_told_before_anything_sees_the_new_time(kind):
+def test_followers_are_called_before_anything_sees_the_new_time(kind):
     """At once, and in each move, until they stop; a thread that waited for the time comes later."""
     clock = kind()
     clock.advance(250)

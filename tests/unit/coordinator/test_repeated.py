@@ -96,7 +96,7 @@ def test_a_group_with_a_pattern_is_not() -> None:
     assert desk.network.count == 0
 
 
-def test_what_is_repeated_counts_as_memory_of_its_group() -> None:
+def test_a_repeated_answer_counts_as_memory_of_its_group() -> None:
     """Once for a member, also when it has ended, until the member is gone."""
     desk = ConsumerDesk(config(**MODERN))
     desk.network = Network(lambda: desk.now_ms)
@@ -116,7 +116,7 @@ def test_what_is_repeated_counts_as_memory_of_its_group() -> None:
 
 
 def test_nothing_more_is_repeated_beyond_the_limit_of_memory() -> None:
-    """What is already repeated stays."""
+    """Those that are there stay."""
     desk = Settled("a")
     desk.core.weight.add(desk.settings.kafkalog_groups_max_bytes - desk.core.weight.bytes)
     desk.beat("a", desk.at, {"t": [0, 1, 2, 3]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -32,14 +33,21 @@ class Beats(Server):
     ) -> None:
         """`before`: called before the answer."""
         self.repeats: list[Repeat] = []
+        self._answering = threading.Lock()
 
         def answer(taken: RawRequest) -> None:
-            found = Repeat(self.reactor, self.reactor.repeat_mark())
-            self.repeats.append(found)
-            before(found, taken)
-            found.answer(taken.id, str(len(self.repeats)).encode(), 1)
+            with self._answering:
+                found = Repeat(self.reactor, self.reactor.repeat_mark())
+                self.repeats.append(found)
+                before(found, taken)
+                found.answer(taken.id, str(len(self.repeats)).encode(), 1)
 
         super().__init__(answer, manual_clock=manual_clock, num_network_threads=1)
+
+    def first(self) -> Repeat:
+        """The first one, once its answer is given: a client may have it a moment before."""
+        with self._answering:
+            return self.repeats[0]
 
     @property
     def repeated(self) -> int:
@@ -85,7 +93,7 @@ def test_other_apis_always_come_to_python() -> None:
 def test_it_ends_when_python_says_so() -> None:
     with Beats() as server, server.client() as client:
         ask(client, 1)
-        server.repeats[0].end()
+        server.first().end()
         assert [ask(client, 2), ask(client, 3)] == [b"2"] * 2
         server.reactor.end_repeats()
         assert [ask(client, 4), ask(client, 5)] == [b"3"] * 2
@@ -186,7 +194,7 @@ def test_it_tells_when_it_was_last_sent() -> None:
     with Beats(manual_clock=True) as server, server.client() as client:
         server.reactor.set_time(5_000)
         ask(client, 1)
-        (repeat,) = server.repeats
+        repeat = server.first()
         assert repeat.silence_ms is None
         for now_ms in (0, 5_000, 6_500):
             server.reactor.set_time(now_ms)
@@ -204,7 +212,7 @@ def test_a_closed_connection_leaves_it_to_python() -> None:
         with server.client() as client:
             ask(client, 1)
         wait_for(lambda: server.reactor.stats().connections == 0, "it is closed")
-        server.repeats[0].end()
-        assert server.repeats[0].silence_ms is None
+        server.first().end()
+        assert server.first().silence_ms is None
         with server.client() as client:
             assert ask(client, 1) == b"2"
