@@ -230,7 +230,7 @@ class Instances:
     def _drop_closed(self, some: Iterable[Instance]) -> None:
         """Forget those of these whose connections are closed."""
         those = list(some)
-        found = self._connected([one.connection for one in those])
+        found = self._connected([one.connection for one in those]) if those else ()
         for one, (is_open, _) in zip(those, found, strict=True):
             if not is_open:
                 self._drop(one)
