@@ -17,7 +17,7 @@ from tests.support.forms import linux_form_only
 from tests.support.waiting import LIMIT_S
 
 SHM = Path("/dev/shm")
-USER = 54321
+USER = 1_000_000 + os.getpid()  # so that tests that run at the same time share no folder
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders away")
 
@@ -94,7 +94,7 @@ def test_the_sweep_leaves_other_containers_pages_alone(tmp_path):
     place = SHM / f"kafkalog-{os.geteuid()}"
     magic, _, _, pid, pids = struct.unpack_from("<QQQqQ", page)
     assert pid == os.getpid() and pids == os.stat("/proc/self/ns/pid").st_ino
-    other, dead = place / "0-1", place / "0-2"
+    other, dead = (place / f"0-{os.getpid():x}{end}" for end in "12")
     struct.pack_into("<QQQqQ", page, 0, magic, 0, 1, 1 << 30, pids + 1)
     other.write_bytes(page)
     struct.pack_into("<QQQqQ", page, 0, magic, 0, 2, 1 << 30, pids)
