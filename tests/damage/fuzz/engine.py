@@ -51,12 +51,12 @@ _FAST_PATH = (
     "plane/buckets", "plane/codes", "plane/cold", "plane/data", "plane/fetch",
     "plane/fetch_answer", "plane/fetch_parse", "plane/fetch_read", "plane/fetchset",
     "plane/leaders", "plane/plane", "plane/produce", "plane/produce_answer", "plane/racks",
-    "plane/rules", "plane/session", "plane/topics",
+    "plane/rules", "plane/session", "plane/topics", "net/repeat",
 )  # fmt: skip
 _CONNECTION = (
     "net/authentication", "net/conn", "net/exchange", "net/finished", "net/frame", "net/openssl",
-    "net/pause", "net/peers", "net/pool", "net/post", "net/response", "net/shake", "net/stream",
-    "net/threads", "net/timers", "net/times", "net/tls", "net/tls_stream", "net/up",
+    "net/pause", "net/peers", "net/pool", "net/post", "net/repeat", "net/response", "net/shake",
+    "net/stream", "net/threads", "net/timers", "net/times", "net/tls", "net/tls_stream", "net/up",
 )  # fmt: skip
 _TLS = ("net/openssl", "net/stream", "net/tls", "net/tls_stream")
 TARGETS = {
