@@ -20,6 +20,7 @@ import pytest
 
 from kafkalog import Broker, KafkalogError
 from kafkalog.client.producer.producer import Producer
+from kafkalog.clock import ManualClock
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.space import RESERVE, Reserve
 from kafkalog.inspect.verify.files import verify
@@ -270,12 +271,14 @@ def test_it_starts_on_a_full_disk(disk: Path, ended: str, reserve: str) -> None:
 
 def test_a_snapshot_waits_for_room(disk: Path, caplog: pytest.LogCaptureFixture) -> None:
     """One line, however often it is tried; changes go on."""
-    often = {"metadata.log.max.record.bytes.between.snapshots": 1}
-    with Manager(disk / "data", often) as manager, MetadataLog.open(manager) as metadata:
+    often, clock = {"metadata.log.max.record.bytes.between.snapshots": 1}, ManualClock()
+    manager = Manager(disk / "data", often, clock=clock)
+    with manager, MetadataLog.open(manager) as metadata:
         Reserve(str(disk / "data")).give()
         Ballast(disk).fill()
         for _ in range(5):
             metadata.write([("NoOpRecord", {})])
+            clock.advance(60_000)
         assert caplog.text.count("no snapshot") == 1
         Ballast(disk).drop()
         metadata.write([("NoOpRecord", {})])

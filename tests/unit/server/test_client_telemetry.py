@@ -190,7 +190,7 @@ def test_a_client_that_connects_again_may_ask_at_once(broker: Broker, raw: Raw) 
     with Raw(broker.bootstrap_servers) as again:
         connected = node_of(broker).reactor.connected
         number = node_of(broker).telemetry._instances.all()[0].connection
-        while connected([number]) == [True]:
+        while connected([number])[0][0]:
             again.call(apis.API_VERSIONS, 0)
         assert ask(again, asked.client_instance_id).error_code == ErrorCode.NONE
         (found,) = broker.client_metrics()
